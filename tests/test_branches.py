@@ -15,9 +15,16 @@ import pytest
 import tracejit as T
 from tracejit import nn
 from tracejit.capture import record
+from tracejit.compiled.tier_policy import TierPolicy
 
 STEPS = 300
 CALLS = 5
+
+
+@pytest.fixture(autouse=True)
+def no_outlined_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows where loops cannot be nodes of the program as a whole (tests/test_branching_loops.py has those that can)."""
+    monkeypatch.setattr(TierPolicy, "_outline", lambda *_: False)
 
 
 def equal(expected: Any, given: Any) -> bool:

@@ -182,7 +182,8 @@ def test_what_the_table_says_happens(row: tuple[str, str, str], loaded: Callable
     if row[1] == "each length":
         assert not compiled.reasons and (stats.traces, stats.compiled_calls) == (4, 2), compiled.explain()
     elif row[1] == "pieces":
-        assert not compiled.reasons and stats.piecewise_calls >= 3 and stats.compiled_calls == 0, compiled.explain()
+        assert {reason.code for reason in compiled.reasons} == {"outlined_loop"}, compiled.explain()  # since `h` requires grad
+        assert stats.piecewise_calls >= 2 and stats.compiled_calls == 0, compiled.explain()
     else:
         assert {f"eager: `{reason.code}`" for reason in compiled.reasons} == {row[1]}
         assert stats.compiled_calls == stats.piecewise_calls == 0

@@ -20,9 +20,16 @@ from tracejit import nn
 from tracejit.capture.branches import Branch
 from tracejit.compiled.compile import FullGraphError
 from tracejit.compiled.pieces import compile_in_pieces
+from tracejit.compiled.tier_policy import TierPolicy
 from tracejit.config import override
 
 _files = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def no_outlined_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows where loops cannot be nodes of the program as a whole (tests/test_branching_loops.py has those that can)."""
+    monkeypatch.setattr(TierPolicy, "_outline", lambda *_: False)
 
 
 def defined(text: str, **names: Any) -> Any:

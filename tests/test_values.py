@@ -105,7 +105,7 @@ KINDS: dict[type, tuple[str, tuple[str, ...]]] = {
         "ZoneInfo('UTC') ZoneInfo('Europe/Berlin') ZoneInfo.no_cache('UTC')",
         ("v.key", "v.utcoffset(datetime.datetime(2020, 7, 1))", "v.tzname(datetime.datetime(2020, 7, 1))", "v == other"),
     ),
-    re.Match: ("re.match('a.',W) re.match('a',W) re.search('c',W)", ("v.group()", "v.span()", "v.string")),
+    re.Match: ("re.match('a.',W) re.match('a',W) re.search('c',W)", ("v.group()", "v[0]", "v.span()", "v.string")),
 }
 NAMES: dict[str, Any] = {
     "Decimal": Decimal, "datetime": datetime, "timedelta": datetime.timedelta, "timezone": datetime.timezone, "date": datetime.date,

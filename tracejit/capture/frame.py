@@ -11,12 +11,13 @@ from __future__ import annotations
 import builtins
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import repeat
 from types import CellType
 from typing import Any
 
+from tracejit.capture.branching_loops import run_outlined_loop
 from tracejit.capture.call_sites import calling_frame
 from tracejit.capture.defects import EAGER, isolate_entry_points, isolated_function
 from tracejit.capture.handlers.base import ABSENT
@@ -39,6 +40,7 @@ from tracejit.capture.loop_recogniser import UNBOUND, LoopRecogniser
 from tracejit.capture.policies import BINARY, C_CALLABLES, IN_PLACE, SWAPPED, UNARY, is_a, is_python_class, is_user_instance
 from tracejit.capture.stacked_items import StackedItems, has_stacked, join_items, reversed_items, unstack
 from tracejit.capture.syntax.loops import LoopNames
+from tracejit.capture.syntax.outlined_loops import OutlinedLoop
 from tracejit.capture.tracebacks import without_handlers
 from tracejit.tensor import Tensor
 
@@ -77,9 +79,12 @@ def active() -> Any:
 class CaptureFrame:
     """The steps of one instrumented function.  A method is named after the syntax that it replaces."""
 
-    __slots__ = ("_cells", "_globals", "_kept", "_taking_any")
+    __slots__ = ("_cells", "_globals", "_kept", "_loops", "_taking_any")
 
-    def __init__(self, names: dict[str, Any], cells: dict[str, Any]) -> None:
+    def __init__(self, names: dict[str, Any], cells: dict[str, Any], loops: Sequence[tuple[OutlinedLoop, Any]] = ()) -> None:
+        """names: the globals of the function.  cells: its free variables.  loops: its outlined loops, each with the function of its
+        step."""
+        self._loops = loops
         self._globals = names
         self._cells = cells
         self._kept: Any = None
@@ -228,7 +233,10 @@ class CaptureFrame:
             return plain_value(left) in plain_value(right)
         if symbol == "not in":
             return plain_value(left) not in plain_value(right)
-        return BINARY[symbol](plain_value(left), plain_value(right))
+        left, right = plain_value(left), plain_value(right)
+        if symbol in ("is", "is not") and current.recorder is not None:  # the recording has stopped, maybe in a step of a loop
+            left, right = current.recorder.stands_for(left), current.recorder.stands_for(right)
+        return BINARY[symbol](left, right)
 
     def truth(self, value: Any) -> bool:
         recorder = active()
@@ -539,6 +547,24 @@ class CaptureFrame:
             _run_all(loops)
         return self.binary("*", left, right)
 
+    # -- outlined loops (branching_loops.py)
+    def outlined_loop(
+        self, number: int, pattern: Any, header: tuple[Any, ...], values: tuple[Any, ...], joined: tuple[bool, ...]
+    ) -> tuple[int, Any]:
+        """Run the loop of this number.  The arguments and the result are those of `run_outlined_loop`."""
+        recorder = active()
+        loop, step = self._loops[number]
+        interpreter = None if recorder is None else recorder.interpreter
+        result = run_outlined_loop(interpreter, loop, step, pattern, header, values, joined)
+        recorder = active()
+        return result if recorder is None else recorder.mark_created(result)
+
+    def extend_list(self, owner: list[Any], items: list[Any], is_private: bool) -> None:
+        """Put what the steps of an outlined loop have appended into a list of the function."""
+        if not is_private:
+            unstack(items)
+        owner.extend(items)
+
     def unpack(self, value: Any, pattern: UnpackPattern) -> Any:
         recorder = active()
         return plain_value(value) if recorder is None else recorder.iteration.unpack(value, pattern)
@@ -649,8 +675,10 @@ _NOT_ISOLATED = frozenset({
     # They only call other entry points.
     "attribute_place", "item_place", "update_place", "holds_or_keep", "holds_and_keep", "compare_link", "kept_operand", "drop_kept",
     "sum_of",
+    # Its own errors are those of the steps that it calls (branching_loops.py).
+    "outlined_loop",
     # They call no handlers.
-    "slice", "materialised", "is_sum", "add_to_sum", "reverse_items", "loop_exit_values", "is_unbound",
+    "slice", "materialised", "is_sum", "add_to_sum", "reverse_items", "loop_exit_values", "is_unbound", "extend_list",
 })  # fmt: skip
 _ENTRY_POINTS = frozenset(name for name, method in vars(CaptureFrame).items() if callable(method) and not name.startswith("_"))
 assert _NOT_ISOLATED <= _ENTRY_POINTS, f"no entry points: {sorted(_NOT_ISOLATED - _ENTRY_POINTS)}"

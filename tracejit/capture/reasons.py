@@ -128,6 +128,10 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "a call of {} was recorded as a path that exists, whose guards had not held for it",
         "Call it with arguments that do not change from call to call; if they do not, please report it",
     ),
+    "outlined_loop": (
+        "steps of {}",
+        "See docs/branching-loops.md: compute what they carry on without a gradient, or compile the function of one step",
+    ),
     "branching_loop": (
         "{}",
         "No later call would take the path that was recorded: compile the function of one step, and leave the loop to Python",

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from inspect import CO_OPTIMIZED
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
@@ -430,6 +430,7 @@ def record(
     follows_rows: bool = False,
     may_give_up: bool = False,
     is_shallow: bool = False,
+    branching_lines: Mapping[CodeType, frozenset[int]] | None = None,
 ) -> tuple[Recording, Any]:
     """Run `function(*args, **kwargs)` eagerly and record it.  Returns (recording, result).
 
@@ -441,13 +442,16 @@ def record(
     may_give_up: whether to stop a recording whose path no later call would take (branches.py).
     is_shallow: whether only the arguments themselves are looked at for tensors and integers, not the contents of containers and
         objects.
+    branching_lines: by code of functions, the lines around which loops are outlined (branching_loops.py).
 
     What the function raises reaches the caller as in an eager call; there is no recording then."""
     if (profiler := call_hook.obstacle()) is not None:
         return Recording(reasons.make("profiler_active", repr(profiler))), function(*args, **kwargs)
     try:
         with room(_FRAMES):
-            return _recorded(function, args, kwargs, observer, dynamic, earlier, follows_rows, may_give_up, is_shallow)
+            return _recorded(
+                function, args, kwargs, observer, dynamic, earlier, follows_rows, may_give_up, is_shallow, branching_lines
+            )
     except BaseException as error:
         _without_recorder(error)
         raise error  # this frame in the traceback tells without_dispatch where the error came from
@@ -481,6 +485,7 @@ def _recorded(
     follows_rows: bool,
     may_give_up: bool,
     is_shallow: bool,
+    branching_lines: Mapping[CodeType, frozenset[int]] | None,
 ) -> tuple[Recording, Any]:
     modes = state.grad_enabled, state.autocast
     hold = collection_paused()
@@ -494,6 +499,7 @@ def _recorded(
             run.begin()
             session.facts.earlier = earlier or {}
             session.ragged.follows_rows, session.branches.may_give_up = follows_rows, may_give_up
+            session.calls.branching_lines = dict(branching_lines or {})
             positional, named = args, kwargs
             with _Absorbing(session):
                 positional, named = session.begin(function, args, kwargs, dynamic, is_shallow)

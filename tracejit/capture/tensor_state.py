@@ -119,7 +119,9 @@ class StateRecorder(Interpreter):
         self.journal.truncate(mark)
         self.last_backward = min(self.last_backward, mark.nodes)
         for v in removed:
-            tensor = self.defined.pop(v)
+            tensor = self.defined.pop(v, None)
+            if tensor is None:  # the state that a generator is about to get
+                continue
             if self.values.get(id(tensor)) == v:
                 del self.values[id(tensor)]
             self.recorder.keep.append(tensor)

@@ -25,6 +25,7 @@ from tracejit.capture.handlers.post_program import MOST_ELEMENTS, is_post_progra
 from tracejit.capture.handlers.recorder import Recorder
 from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.handlers.symbols import SymbolicNumber, concretise, is_symbolic, is_symbolic_bool
+from tracejit.capture.path_tree import LoopRecord
 from tracejit.capture.recording.journal import Variable
 from tracejit.capture.tensor_state import StateRecorder
 from tracejit.core.aval import Aval, ScalarAval
@@ -88,6 +89,12 @@ class RecordingInterpreter(StateRecorder):
         self._watch = observer
         self.scalars: dict[Name, int] = {}  # prologue variable -> value id
         self.numbers: dict[int, SymbolicNumber] = {}  # value id -> the number that it stands for
+        self.path_trees: dict[int, LoopRecord] = {}  # the first value that a loop of paths gives -> what it stands for
+        self.loop_constants: set[int] = set()  # values that are made for such loops alone
+        self.loops_around = 0  # such loops that run
+        self.path_nodes = 0  # operations of the bodies that have been made of paths
+        # code of a step -> tensors from before it that it has written to, each with the variable of the step that holds it, or ""
+        self.written_in_steps: dict[Any, list[tuple[str, Tensor]]] = {}
         self.left_out = 0  # number of skipped steps of loops (loop_recogniser.py)
         self.remarks: list[str] = []  # why loops did not become loop nodes (while_loops.py, loop_recogniser.py)
         recorder.interpreter = self

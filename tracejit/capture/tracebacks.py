@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import TracebackType
 
+from tracejit.capture.syntax.outlined_loops import is_step
 from tracejit.core.package_files import CAPTURE, own_file, own_folder
 
 __all__ = ["COMPILER", "without_dispatch", "without_handlers"]
@@ -51,6 +52,8 @@ def _without_capture(traceback: TracebackType | None) -> TracebackType | None:
     following: TracebackType | None = None
     for step in reversed(steps):
         if step.tb_frame.f_code.co_filename.startswith(CAPTURE):
+            continue
+        if following is not None and is_step(following.tb_frame.f_code):  # a part of this function
             continue
         if step.tb_next is not following:
             step.tb_next = following

@@ -192,6 +192,14 @@ class PathTable:
             self.set_first_for(sizes, paths[0])
         self.set_first(self.first)
 
+    def drop_all(self) -> tuple[RecordedPath, ...]:
+        """Drop all paths and return them: the function is recorded anew."""
+        dropped = self.paths
+        self._empty()
+        self.set_first(None)
+        _drop(dropped)
+        return dropped
+
     def enter_pieces(self, pieces: Pieces) -> tuple[RecordedPath, ...]:
         """Enter IN_PIECES.  Drops all paths and returns them."""
         dropped = self.paths

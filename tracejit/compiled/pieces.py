@@ -17,10 +17,11 @@ from typing import Any, Final
 
 from tracejit.capture.branches import Branch, Site
 from tracejit.capture.syntax.locate import NotConvertible
+from tracejit.capture.syntax.outlined_loops import is_step
 from tracejit.capture.syntax.pieces import has_loop_around, outline_loop_bodies
 from tracejit.core.compiler import calling_with
 
-__all__ = ["Pieces", "compile_in_pieces"]
+__all__ = ["Pieces", "compile_in_pieces", "may_be_outlined"]
 
 Compile = Callable[[FunctionType], Any]
 
@@ -70,6 +71,14 @@ def compile_in_pieces(function: Any, branches: Sequence[Branch], why: str, compi
             return None
         replacement = unbound
     return Pieces(unbound, module, _bound_as(module, owners, replacement), parts, why)
+
+
+def may_be_outlined(code: CodeType, line: int, names: dict[str, Any] | None) -> bool:
+    """Whether a line is in a loop of a function with a source.  names: the globals of the function."""
+    try:
+        return not is_step(code) and has_loop_around(code, line, names)
+    except (NotConvertible, RecursionError):
+        return False
 
 
 def _definition_of(function: Any) -> tuple[Any, FunctionType | None, list[Any]]:

@@ -161,6 +161,7 @@ class RecordingDriver:
                     follows_rows=self._follows_rows and not options.fullgraph,
                     may_give_up=not options.fullgraph,
                     is_shallow=symbolic.is_shallow,
+                    branching_lines=policy.branching_lines,
                 )
             except Exception as error:
                 policy.note_error(error)
@@ -182,7 +183,15 @@ class RecordingDriver:
         try:
             if not recording_turn.take(ticket):
                 return None
-            return record(self._function, args, kwargs, observer, earlier=earlier, follows_rows=follows_rows)
+            return record(
+                self._function,
+                args,
+                kwargs,
+                observer,
+                earlier=earlier,
+                follows_rows=follows_rows,
+                branching_lines=self._policy.branching_lines,
+            )
         finally:
             ticket.over = True
 
@@ -222,6 +231,10 @@ class RecordingDriver:
             self._follows_rows &= recording.reason.code != "selected_rows_written"
             if recording.reason.code == "branching_loop":
                 policy.split_or_reject(recording, recording.reason)
+            elif recording.reason.code == "outlined_loop":
+                self._diagnostics.note(recording.reason)
+                if not policy.give_up_outlining():
+                    policy.reject(recording.reason)
             else:
                 policy.reject(recording.reason)
             if recording.reason.code == "recording_defect":

@@ -14,8 +14,9 @@ The tiers of a call are the function itself, a recorded path (whose path is Pyth
   than `MANY_PATHS` paths records a new size only after `_CALLS_OF_NEW_SIZE` calls with it: sizes that occur once, like those of a
   growing sequence, would never earn a recording.  If such paths are dropped before they have served `_CALLS_TO_EARN` calls each,
   twice as many calls are needed from then on.
-* A function with a loop whose steps branch differently has too many paths.  It runs in pieces: the function is Python again, and
-  the bodies of its loops are compiled functions (pieces.py).  That is decided as soon as a recording has stopped for this reason
+* A function with a loop whose steps branch differently has too many paths.  It is recorded again with the loop outlined, as one
+  node (capture/branching_loops.py).  If that is not possible it runs in pieces: the function is Python again, and the bodies of
+  its loops are compiled functions (pieces.py).  That is decided as soon as a recording has stopped for this reason
   (capture/branches.py), or when two recordings differ at a branch that runs in many steps.  If the steps are few, all paths may
   be worth recording; they are recorded until too few of them have earned what they cost.
 
@@ -25,6 +26,7 @@ It must not know how a call is recorded or compiled.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import CodeType
 from typing import Any, Final
 
 from tracejit.capture.branches import Branch
@@ -34,7 +36,7 @@ from tracejit.compiled.accounts import WINDOW, Accounts
 from tracejit.compiled.diagnostics import Diagnostics
 from tracejit.compiled.dispatch import SERVE
 from tracejit.compiled.path_table import MANY_PATHS, PathTable
-from tracejit.compiled.pieces import compile_in_pieces
+from tracejit.compiled.pieces import compile_in_pieces, may_be_outlined
 from tracejit.compiled.recorded_path import FIRST_WAIT, RecordedPath
 from tracejit.core.locks import Ticket, Turn
 from tracejit.cpython.dispatcher import UNSERVED
@@ -66,8 +68,8 @@ class TierPolicy:
     """The decisions for the calls of one compiled function."""
 
     __slots__ = (
-        "_calls_of_new_size", "_compile_piece", "_deferred_calls", "_diagnostics", "_function", "_is_fullgraph", "_may_split",
-        "_new_sizes", "_rest_after_warning", "_table", "accounts",
+        "_calls_of_new_size", "_compile_piece", "_deferred_calls", "_diagnostics", "_function", "_is_fullgraph", "_may_outline",
+        "_may_split", "_new_sizes", "_outlined_for", "_rest_after_warning", "_table", "accounts", "branching_lines",
     )  # fmt: skip
 
     def __init__(
@@ -92,6 +94,10 @@ class TierPolicy:
         self._new_sizes.clear()  # sizes without a path, of a function with many paths -> number of calls with them
         self._calls_of_new_size = _CALLS_OF_NEW_SIZE  # calls with a new size before it is recorded
         self._deferred_calls = 0  # calls with such sizes since the last path; the first _MOST_SIZES of them are not charged
+        self.branching_lines: dict[CodeType, frozenset[int]] = {}
+        """The lines, by code of functions, around which loops are outlined in recordings."""
+        self._may_outline = True  # whether loops that branch may be outlined
+        self._outlined_for: tuple[Divergence, Sequence[Branch]] | None = None  # what `_split` is given if that fails
         self._may_split = True  # whether the function may be split into pieces
 
     def clear(self) -> None:
@@ -330,10 +336,36 @@ class TierPolicy:
             self.accounts.discourage()
             self.reject(reason)
 
+    def _outline(self, divergence: Divergence, branches: Sequence[Branch]) -> bool:
+        """Outline the loops around `branches` in recordings from now on, so that each is one node of the program
+        (capture/branching_loops.py).  Returns False if nothing would change."""
+        if not self._may_outline:
+            return False
+        before = dict(self.branching_lines)
+        for branch in branches:
+            for site in branch.sites:
+                if site.code is not None and may_be_outlined(site.code, site.line, site.names):
+                    self.branching_lines[site.code] = self.branching_lines.get(site.code, frozenset()) | {site.line}
+        if self.branching_lines == before:
+            return False
+        self._outlined_for = divergence, branches
+        self._retire(self._table.drop_all())
+        return True
+
+    def give_up_outlining(self) -> bool:
+        """A recording with outlined loops has stopped because of them.  Returns whether the function runs in pieces from now on."""
+        self._may_outline = False
+        self.branching_lines.clear()
+        return self._may_split and self._outlined_for is not None and self._split(*self._outlined_for)
+
     def _split(self, divergence: Divergence, branches: Sequence[Branch]) -> bool:
-        """Compile the bodies of the loops around `branches`, and nothing else, from now on.  Returns False if that is not
-        possible.  divergence: the branch to name to the user."""
-        self._may_split = False
+        """Outline the loops around `branches`, or else compile their bodies, and nothing else, from now on.  Returns False if
+        neither is possible.  divergence: the branch to name to the user."""
+        if self._outline(divergence, branches):
+            return True
+        if self.branching_lines:  # loops are nodes already, and their paths are still being found
+            return False
+        self._may_outline, self._may_split = False, False
         why = f"{divergence.name}{divergence.location()} changes ({divergence.values_text()})"
         try:
             pieces = compile_in_pieces(self._function, branches, why, self._compile_piece)
@@ -349,7 +381,7 @@ class TierPolicy:
         """Serve a call in the state IN_PIECES."""
         pieces = self._table.pieces
         if pieces is None or not pieces.are_current():
-            self._may_split = True
+            self._may_split = self._may_outline = True
             self._diagnostics.divergences.clear()
             self._table.leave_pieces()
             return MISS

@@ -14,6 +14,9 @@ other direction (passes/loop_gradient.py).
 are the next `go` and what is carried on, as many as `carried` says, `go` among them; so are the node's, in the end.  It may not end.  So
 it is never dropped, even where nothing reads what it gives: eager mode would not come to what follows, either.
 
+`loop_of_paths` and `while_of_paths` are the same for steps that take different paths (capture/path_tree.py).  What leaves them in one
+step is what leaves them in another, a path that is not known: so such an exit has one number, whatever the step.
+
 The interpreter runs the body step by step: that is what a loop means.
 """
 
@@ -31,10 +34,14 @@ from tracejit.core.op import Kind, Op
 from tracejit.ir.graph import Body
 from tracejit.ir.interpreter import NodeFailed, Runner, StepFailed
 
-__all__ = ["DIFFERENTIABLE", "FEWEST", "WHILE", "Saved", "loop"]
+__all__ = [
+    "DIFFERENTIABLE", "EXITS_ALIKE", "FEWEST", "LOOP_OF_PATHS", "WHILE", "WHILE_OF_PATHS", "Saved", "leaves_by_step", "loop",
+]  # fmt: skip
 
 FEWEST: Final = 2
 """Steps of a loop of the library that is written out: the first one stays as it is, and one more is no loop."""
+EXITS_ALIKE: Final = "steps exit alike"
+"""Trait of loops whose exits have the same number in all steps."""
 DIFFERENTIABLE: list[Callable[[int], Op]] = []
 """`loop` with a vjp: put here once, by passes/loop_gradient.py."""
 
@@ -133,3 +140,20 @@ def _evaluate_while(*operands: Any, body: Body, carried: int) -> tuple[Any, ...]
 
 
 WHILE: Final = Op("while", Kind.LOOP, _evaluate_while, _while_rule, multiple=True, traits=frozenset({"may not end"}))
+
+LOOP_OF_PATHS: Final = Op(
+    "loop_of_paths",
+    Kind.LOOP,
+    lambda *operands, **attributes: _evaluate(0, operands, **attributes),
+    _rule,
+    multiple=True,
+    traits=frozenset({"accumulates", EXITS_ALIKE}),
+)
+WHILE_OF_PATHS: Final = Op(
+    "while_of_paths", Kind.LOOP, _evaluate_while, _while_rule, multiple=True, traits=frozenset({"may not end", EXITS_ALIKE})
+)
+
+
+def leaves_by_step(op: Op) -> bool:
+    """Whether an exit of a loop has a number of its own for each step."""
+    return EXITS_ALIKE not in op.traits

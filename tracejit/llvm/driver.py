@@ -396,7 +396,7 @@ class _ProgramWriter:
             self._leave_if_interrupted()
         status = code.op(f"call i64 @{symbol}(ptr %frame)")
         if exits:
-            self._leave_unless_done(self._of_step(status, index))
+            self._leave_unless_done(self._of_step(status, index) if step.leaves_by_step else status)
         for slot, _, advance in step.pointers:
             if advance:
                 moved = code.op(f"load ptr, ptr {pointers[slot]}")

@@ -24,6 +24,7 @@ from tracejit.core.shapes import contiguous
 from tracejit.core.symbolic import text_of
 from tracejit.ir.graph import Graph, Literal, Node, Operand, all_nodes
 from tracejit.ir.layouts import Strided, is_whole
+from tracejit.ir.loop import leaves_by_step
 from tracejit.loops.language import Nest
 from tracejit.loops.verify import verify
 from tracejit.lowering.divide import NestPart
@@ -595,7 +596,8 @@ class _Lowering:
         given = [x.value if isinstance(x, Literal) else numbers[x] for x in node.operands if not values.is_tensor(x)]  # type: ignore[union-attr, index]
         instead = {own: n for (own, _), n in zip(body.scalars, given, strict=True)}
         steps = [with_slots(step, lambda slot: u.base + slot, instead) for step in body.spec.steps]
-        return LoopCall(tuple(steps), self._byte(node.operands[0]) if count is None else count, tuple(pointers))
+        go = self._byte(node.operands[0]) if count is None else count
+        return LoopCall(tuple(steps), go, tuple(pointers), leaves_by_step(node.op))
 
     def _byte(self, v: Operand) -> Address:
         """Where a truth value is."""

@@ -169,11 +169,13 @@ class CopyCall:
 @dataclass(frozen=True, slots=True)
 class LoopCall:
     """Do some steps so many times, or, where the count is an address, as long as the byte there is not 0.  pointers: (slot, address,
-    advance): the slot has that address the first time, and each time after that is `advance` bytes further."""
+    advance): the slot has that address the first time, and each time after that is `advance` bytes further.  leaves_by_step: whether
+    an exit has a number of its own each time."""
 
     steps: tuple[ProgramStep, ...]
     count: int | Address
     pointers: tuple[tuple[int, Address, int], ...]
+    leaves_by_step: bool = True
 
 
 ProgramStep = NestCall | NestRun | GemmCall | CopyCall | LoopCall
@@ -203,7 +205,8 @@ def with_slots(step: ProgramStep, slot: Callable[[int], int], numbers: Mapping[i
         case LoopCall():
             steps = tuple([with_slots(inner, slot, numbers) for inner in step.steps])
             count = address(step.count) if isinstance(step.count, Address) else step.count
-            return LoopCall(steps, count, tuple([(slot(n), address(a), advance) for n, a, advance in step.pointers]))
+            pointers = tuple([(slot(n), address(a), advance) for n, a, advance in step.pointers])
+            return LoopCall(steps, count, pointers, step.leaves_by_step)
     m, n, k = map(integer, (step.m, step.n, step.k))
     lda, ldb, ldc = map(integer, (step.lda, step.ldb, step.ldc))
     a, b, c = map(address, (step.a, step.b, step.c))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tracejit.core.op import Kind
 from tracejit.ir.builder import rebuild
 from tracejit.ir.graph import Body, Graph, Node
-from tracejit.ir.loop import loop
+from tracejit.ir.loop import leaves_by_step, loop
 
 __all__ = ["loops"]
 
@@ -34,5 +34,5 @@ def _reduced(node: Node, read: Collection[object], passes: Sequence[Callable[[Gr
         body = run(body)
     attributes["body"] = Body(loops(body, passes))
     outputs = (*history, *node.outputs[kept : kept + carried], *[node.outputs[kept + k] for k in collected])
-    op = loop(len(history)) if "count" in attributes else node.op
+    op = loop(len(history)) if "count" in attributes and leaves_by_step(node.op) else node.op
     return Node(op, node.operands, tuple(sorted(attributes.items())), outputs, node.line)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tracejit.ir.interpreter import GuardFailed, NodeFailed, SizeChanged, StepFailed
+from tracejit.ir.loop import leaves_by_step
 from tracejit.lowering.exits import of_step
 
 __all__ = ["exit_number"]
@@ -19,7 +20,8 @@ def exit_number(codes: Mapping[int, int], failure: NodeFailed, raises: bool = Fa
     would run it again eagerly."""
     code, cause = codes[id(failure.node)], failure.__cause__
     if isinstance(cause, StepFailed):
-        code, cause = of_step(code, cause.step), cause.__cause__
+        code = of_step(code, cause.step) if leaves_by_step(failure.node.op) else code
+        cause = cause.__cause__
     if raises and cause is not None and not isinstance(cause, GuardFailed | SizeChanged | AssertionError):
         raise cause from None
     if not isinstance(cause, SizeChanged):

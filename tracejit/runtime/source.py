@@ -74,6 +74,7 @@ class _Writer:
         self.numbers = {slot: f"s{k}" for k, (slot, _) in enumerate(lowered.scalars)}
         self.moving: dict[int, str] = {}  # slot -> how far it is from `starts` in this step of a loop: text that adds to it
         self.depth = 0  # loops around the line that is written
+        self.exit_step = ""  # the step of the innermost of them whose exits have a number of their own in each step
 
     def line(self, text: str, indent: int = 0) -> None:
         self.lines.append("    " * (1 + self.depth + indent) + text)
@@ -135,8 +136,10 @@ class _Writer:
         else:
             self.line(f"for {index} in range({step.count}):")
         self.depth += 1
+        around, self.exit_step = self.exit_step, index if step.leaves_by_step else self.exit_step
         for inner in step.steps:
             self.step(inner)
+        self.exit_step = around
         self.depth -= 1
 
     def nest(self, call: NestCall) -> None:
@@ -173,7 +176,7 @@ class _Writer:
         if any(isinstance(s, Exit) for s in flatten(nest.body)):
             self.line(f"code = {text}", indent)
             self.line("if code:", indent)
-            self.line(f"    return code + ({f'i{self.depth - 1}'} + 1 << {STEP})" if self.depth else "    return code", indent)
+            self.line(f"    return code + ({self.exit_step} + 1 << {STEP})" if self.exit_step else "    return code", indent)
         else:
             self.line(text, indent)
 

@@ -442,6 +442,7 @@ class BuiltinCallHandlers(Handlers):
 
     def _identity(self, value: Any) -> int:
         """id(value), as a stand-in that may only be compared.  A value that guards compare by equality stops the recording."""
+        value = self.recorder.real_object(value)
         if is_a(value, np.ndarray) or type(value) in MODELS:
             if self.recorder.is_outside(value):  # guard that those whose ids are compared are distinct
                 self.recorder.distinct_objects.append(self.recorder.sources[id(value)])

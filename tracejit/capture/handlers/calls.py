@@ -64,6 +64,7 @@ from tracejit.capture.policies import (
 )
 from tracejit.capture.syntax.convert import CAPTURE, convert, is_instrumented
 from tracejit.capture.syntax.locate import NotConvertible
+from tracejit.capture.syntax.outlined_loops import OutlinedLoop, convert_outlined
 from tracejit.core.compiler import disabled_name, is_disabled
 from tracejit.core.dtypes import DType, default_dtype
 from tracejit.replay.ir import Name
@@ -101,6 +102,8 @@ class CallHandlers(Handlers):
         super().__init__(recorder)
         self._followed: dict[int, FunctionType] = {}  # by id: functions that are called as instrumented code
         self._native: dict[int, FunctionType] = {}  # by id: functions of the library, which run natively
+        # code of functions -> lines, the loops around which branch differently from step to step
+        self.branching_lines: dict[CodeType, frozenset[int]] = {}
         # id of a function -> the function, its (code, defaults, keyword defaults), the instrumented function
         self._prepared: dict[int, tuple[Any, ...]] = {}
 
@@ -354,19 +357,36 @@ class CallHandlers(Handlers):
         if is_disabled(function):
             recorder.stop("disabled", disabled_name(function))
             return function
+        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
         try:
-            code = recorder.unwatched(lambda: convert(function.__code__, function.__globals__))
+            code, loops = recorder.unwatched(lambda: self._converted(function, cells))
         except NotConvertible as error:
             recorder.stop(error.code, error.detail)
             return function
-        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-        frame = CellType(CaptureFrame(function.__globals__, cells))
+        frame = CellType(CaptureFrame(function.__globals__, cells, [(loop, recorder.mark_created(step)) for loop, step in loops]))
         closure = tuple(frame if name == CAPTURE else cells[name] for name in code.co_freevars)
         converted = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
         converted.__kwdefaults__ = function.__kwdefaults__
         converted.__qualname__ = function.__qualname__
         self._prepared[id(function)] = function, parts, converted
         return converted
+
+    def _converted(
+        self, function: FunctionType, cells: dict[str, Any]
+    ) -> tuple[CodeType, list[tuple[OutlinedLoop, FunctionType]]]:
+        """(the instrumented code of a function, its outlined loops, each with the function of its step)."""
+        code, names = function.__code__, function.__globals__
+        lines = self.branching_lines.get(code)
+        outlined = None if lines is None else convert_outlined(code, lines, names)
+        if lines is None or outlined is None:
+            return convert(code, names), []
+        steps = []
+        for loop in outlined.loops:
+            step = FunctionType(loop.code, names, function.__name__, None, tuple([cells[x] for x in loop.code.co_freevars]))
+            step.__qualname__, step.__module__ = function.__qualname__, function.__module__
+            self.branching_lines[loop.code] = lines
+            steps.append((loop, step))
+        return outlined.code, steps
 
     def _guard_function(self, function: FunctionType) -> None:
         """Guard the code and the defaults of an outside function; note where its closure cells are."""

@@ -158,6 +158,13 @@ class ContainerHandlers(Handlers):
             return self.recorder.calls.call(method, (owner, key), {})
         return self.base_item(owner, self.recorder.contents.as_key(key))
 
+    def _item_of_modelled(self, owner: Any, key: Any) -> Any:
+        """By the method that its model names; else as of a container."""
+        method = MODELS[type(owner)].item_method
+        if not method:
+            return self._item_of_container(owner, key)
+        return self.recorder.calls.call(getattr(owner, method), (key,), {})
+
     def _item_of_class(self, owner: Any, key: Any) -> Any:
         """By the metaclass, then by `__class_getitem__`; a member of an enum by its name."""
         recorder = self.recorder
@@ -346,6 +353,7 @@ class ContainerHandlers(Handlers):
         if not hasattr(base, "__getitem__"):
             return owner[key]  # which raises Python's error
         if is_a(owner, dict):
+            key = recorder.real_object(key)
             missing = recorder.attributes.method(owner, "__missing__") if is_user_instance(owner) else None
             if missing is not None and not self.base_contains(key, owner):
                 return recorder.calls.call(missing, (owner, key), {})
@@ -569,6 +577,7 @@ class ContainerHandlers(Handlers):
     def contains(self, element: Any, container: Any) -> bool:
         """element in container"""
         recorder = self.recorder
+        element = recorder.real_object(element)
         container = concretise(container)
         stored = recorder.effects.stored_by_container
         if type(container) is Size and stored.get(id(container)):  # `0 in x.shape` asks each of its sizes
@@ -746,6 +755,7 @@ class ContainerHandlers(Handlers):
 
     def equal(self, left: Any, right: Any) -> bool:
         """Whether containers consider two objects equal: they are identical, or `left == right` is true."""
+        left, right = self.recorder.real_object(left), self.recorder.real_object(right)
         return left is right or self.recorder.operators.truth(self.recorder.operators.binary("==", left, right))
 
     def position_of(self, container: Any, element: Any, start: int = 0, stop: int | None = None) -> int | None:
@@ -872,6 +882,7 @@ _ITEMS = by_kind(
         ContainerHandlers._item_of_instance: (Kind.INSTANCE,),
         ContainerHandlers._item_of_array: (Kind.SYMBOLIC_SCALAR, Kind.ARRAY_SUBCLASS, Kind.ARRAY),
         ContainerHandlers._item_of_tensor: (Kind.TENSOR,),
+        ContainerHandlers._item_of_modelled: (Kind.MODELLED,),
     },
 )
 _LENGTHS = by_kind(

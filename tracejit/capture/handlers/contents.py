@@ -291,7 +291,7 @@ class ContentHandlers(Handlers):
 
     def as_key(self, key: Any) -> Any:
         """`key`, a key or an index, with plain numbers, guarded by their values."""
-        key = self.concretise_contents(key)
+        key = self.recorder.real_object(self.concretise_contents(key))
         self._read_key(key)
         return key
 

@@ -227,7 +227,7 @@ class EffectHandlers(Handlers):
         self.content_guarded: set[int] = journal.set()  # ids of containers whose whole content is guarded
         # By id: the contents that other containers had before they were changed, as a list or dictionary.
         self.originals: dict[int, Any] = journal.dictionary()
-        self.cells: dict[int, Expr] = journal.dictionary()  # outside closure cells
+        self.cells: dict[int, Expr] = journal.dictionary(Topic.READS)  # outside closure cells
         self._latest: dict[EffectTarget, int] = journal.dictionary(Topic.INDEX)  # place -> position of its store in `in_order`
         self.changed: dict[int, Any] = journal.dictionary()  # by id: objects of C code and queues that deferred calls change
 

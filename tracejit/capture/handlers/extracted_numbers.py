@@ -112,6 +112,14 @@ class ExtractedNumberHandlers(Handlers):
             flat[i] = self.define_post_program(definition, value)
         return flat.reshape(array.shape).tolist()
 
+    def forget_lost_tensors(self) -> None:
+        """Where the nodes that made the tensor of a number have been taken back, it is made again when it is asked for."""
+        values = self.recorder.interpreter.values
+        for number in self.post_program_numbers:
+            definition: PostProgramValue = number._post_program
+            if definition.is_made and isinstance(definition.made_tensor, Tensor) and id(definition.made_tensor) not in values:
+                definition.made_tensor, definition.is_made = None, False
+
     def _extracted(self, source: Tensor, access: Access, value: Any, make: Callable[[], Any] = lambda: None) -> SymbolicNumber:
         """The value that `access` reads from the array of a tensor."""
         return self.define_post_program(

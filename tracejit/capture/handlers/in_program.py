@@ -209,11 +209,14 @@ class InProgramHandlers(Handlers):
         return self._computed("abs", number) if isinstance(number, Tensor) else abs(number)
 
     def function_in_program(self, function: Any, arguments: tuple[Any, ...]) -> Any:
-        """function(*arguments): a function of one number, or min or max of floats."""
+        """function(*arguments): a function of one number, or min or max of floats or of ints."""
         if len(arguments) == 1:
             return self._conversion(function, arguments[0])
         operands = list(map(self._operand, arguments))
-        if function not in CHOOSING or any(operand is None for operand in operands) or type(plain(arguments[0])) is not float:
+        if function not in CHOOSING or any(operand is None for operand in operands):
+            return None
+        kinds = {type(plain(number)) for number in arguments}
+        if kinds != {float} and (kinds != {int} or any(plain(x).bit_length() > WORD for x in arguments)):
             return None
         best, symbol = operands[0], "lt" if function is builtins.min else "gt"
         for operand in operands[1:]:  # of equal operands the first is the result, as in Python

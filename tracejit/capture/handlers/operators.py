@@ -225,6 +225,8 @@ class OperatorHandlers(Handlers):
         recorder = self.recorder
         if right is None and not is_symbolic(left):  # most common
             return (left is None) is (symbol == "is")
+        if recorder.loop_stand_ins and type(left) is type(right):
+            left, right = recorder.real_object(left), recorder.real_object(right)
         if any(is_deferred_call_result(x) or is_symbolic_bool(x) for x in (left, right)):
             left, right = concretise(left), concretise(right)
         if is_symbolic(left) or is_symbolic(right):

@@ -35,6 +35,7 @@ class RecordingProtocol(Protocol):
     """The methods of the recording's interpreter that handlers call (../tensors.py, ../tensor_state.py)."""
 
     nodes: list[Any]
+    values: dict[int, int]
 
     def writes_outside(self) -> bool: ...
 

@@ -136,6 +136,8 @@ class Recorder(Origins):
         self.distinct_objects: list[Expr] = []  # mutable: guards require that no two of them are one
         # The same of NumPy arrays: reads and writes of them are replayed in order, so guards require it only if an effect is a call.
         self.distinct_arrays: list[Expr] = self.journal.list()
+        # id of a tensor that stands for another one in steps (branching_loops.py) -> (itself, that one)
+        self.loop_stand_ins: dict[int, tuple[Tensor, Tensor]] = {}
         self.values = {}
         self.deferred = {}
         self._constants: dict[int, Name] = {}
@@ -315,6 +317,25 @@ class Recorder(Origins):
         before = len(self._once)
         self._once.add(key)
         return len(self._once) > before
+
+    def stands_for(self, value: Any) -> Any:
+        """The tensor that `value` stands for in a step of a loop; `value` itself if it stands for none."""
+        return self.loop_stand_ins[id(value)][1] if id(value) in self.loop_stand_ins else value
+
+    def real_object(self, value: Any) -> Any:
+        """`value`, where code asks which object it is; where it stands for another tensor, that one, and the recording stops."""
+        if id(value) not in self.loop_stand_ins:
+            return value
+        self.stop("object_identity", "which object a variable holds that steps of a loop assign to")
+        return self.stands_for(value)
+
+    def numbers_guarded(self) -> frozenset[Hashable]:
+        """The numbers that are guarded so far, as keys of `first_time`."""
+        return frozenset([key for key in self._once if key[0] == "number"])  # type: ignore[index]
+
+    def keep_guarded(self, numbers: frozenset[Hashable]) -> None:
+        """Forget which numbers have been guarded besides these: the guards have become those of a path of a loop."""
+        self._once -= self.numbers_guarded() - numbers
 
     def miss_if(self, condition: Expr) -> bool:
         """Add a guard: the entry misses if `condition` holds.  Whether there was none before."""

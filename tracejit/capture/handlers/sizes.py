@@ -140,6 +140,10 @@ class SizeHandlers(Handlers):
             return None
         return program.symbolic_strides(tensor, exact=exact)
 
+    def tables_of_names(self) -> tuple[Any, ...]:
+        """Tables of the journal that say which variables of the prologue stand for sizes."""
+        return self._symbols, self._names, self._mixed
+
     def pin(self, tensor: Tensor) -> None:
         """Fix the sizes of a tensor whose contents become Python objects: their number is then a part of the recording."""
         if self.are_noted and (shape := self._shape(tensor)) is not None:

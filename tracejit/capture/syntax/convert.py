@@ -28,8 +28,8 @@ from tracejit.core.package_files import is_own_code
 from tracejit.core.weak_table import WeakTable
 
 __all__ = [
-    "CAPTURE", "INSTRUMENTED", "OF_PACKAGE", "compiled_as", "convert", "convert_with_source", "ends_while", "is_instrumented",
-    "original_of",
+    "CAPTURE", "INSTRUMENTED", "OF_PACKAGE", "compiled_as", "convert", "convert_with_source", "ends_while", "instrument",
+    "is_instrumented", "original_of",
 ]  # fmt: skip
 
 _ASYNCHRONOUS = 0x80 | 0x100 | 0x200  # coroutine, iterable coroutine, asynchronous generator
@@ -211,7 +211,11 @@ def _remember(code: CodeType) -> None:
 def _convert(code: CodeType, names: dict[str, Any] | None) -> CodeType:
     if code.co_flags & _ASYNCHRONOUS:
         raise NotConvertible("unsupported_syntax", "a coroutine or asynchronous generator")
-    located = locate(code, names)
+    return instrument(code, locate(code, names))
+
+
+def instrument(code: CodeType, located: Located) -> CodeType:
+    """Instrumented code for `code`, made of a definition that does what that of `code` does.  Raises NotConvertible."""
     node = located.node
     ends = lines_ending_while(node)
     rewriter = Rewriter(code, located.class_name, node)

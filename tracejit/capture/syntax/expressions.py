@@ -18,6 +18,9 @@ from tracejit.capture.syntax.lists import separate_lists
 from tracejit.capture.syntax.locate import FunctionNode, NotConvertible
 from tracejit.capture.syntax.loop_targets import separate_targets
 from tracejit.capture.syntax.loops import (
+    EXTENDED_LIST,
+    OUTLINED,
+    OUTLINED_LOOP,
     compared,
     integer,
     is_reversed_slice,
@@ -92,7 +95,9 @@ class ExpressionRewriter(ast.NodeTransformer):
         self.class_name = class_name
         named = {*code.co_varnames, *code.co_cellvars}  # Python 3.12 keeps names of comprehensions there, too
         separated = separate_lists(node) | separate_targets(node, (*code.co_cellvars, *code.co_freevars))
-        self.local = named & set(map(self.mangle, bound_names(node))) | separated
+        bound = bound_names(node)
+        outlined = {name for name in bound if name.startswith(OUTLINED)}
+        self.local = named & set(map(self.mangle, bound)) | separated | outlined
         self.captured = frozenset(code.co_cellvars)
         self.is_generator = bool(code.co_flags & CO_GENERATOR)
         self.postpones_annotations = bool(code.co_flags & __future__.annotations.compiler_flag)
@@ -101,6 +106,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         self.globals, self.nonlocals = declared_names(node)
         self.gathered = gathered_names(node)
         self.lists = frozenset([x for x in private_lists(node) if self.mangle(x) in self.local - self.captured])
+        self.joined_lists = self.lists - {reads_end(part) for part in walk(node)}  # private ones whose ends nothing reads
         self.uses = use_counts(node)
         # "Recognised loops" have a LoopRecogniser in a variable of the instrumented code, "the variable of the loop" below.
         self.joining: set[ast.Call] = set()  # calls that join the list of a comprehension that has become a loop before them
@@ -323,6 +329,14 @@ class ExpressionRewriter(ast.NodeTransformer):
                 return node  # it raises
             names = [ast.Name("__class__", ast.Load()), ast.Name(self.first_argument, ast.Load())]
             return self.located(self.entry_point("zero_argument_super", *names), node)
+        if isinstance(function, ast.Name) and function.id == OUTLINED_LOOP:
+            *arguments, lists = node.args
+            joined: list[ast.expr] = [ast.Constant(x.value in self.joined_lists) for x in lists.elts]  # type: ignore[attr-defined]
+            visited = [*map(self.visit, arguments), ast.Tuple(joined, ast.Load())]
+            return self.located(self.entry_point("outlined_loop", *visited), node)
+        if isinstance(function, ast.Name) and function.id == EXTENDED_LIST:
+            is_private = node.args[0].id in self.lists  # type: ignore[attr-defined]
+            return self.located(self.entry_point("extend_list", *map(self.visit, node.args), ast.Constant(is_private)), node)
         if reversed_list_name(node) in self.lists:
             return self.located(self.entry_point("reverse_items", self.visit(function.value)), node)  # type: ignore[attr-defined]
         joins = node in self.joining or joined_list(node) in self.lists

@@ -25,8 +25,14 @@ from tracejit.capture.syntax.scopes import names_stored_by
 from tracejit.capture.syntax.tree_walk import children, walk
 
 __all__ = [
+    "EXTENDED_LIST",
     "JOINING",
+    "OUTLINED",
+    "OUTLINED_LOOP",
+    "UNBOUND",
     "LoopNames",
+    "PlainIf",
+    "PlainTry",
     "compared",
     "integer",
     "is_reversed_slice",
@@ -50,6 +56,13 @@ __all__ = [
     "without_ends",
 ]
 
+OUTLINED = "__outlined_"
+"""How the variables begin that outlined_loops.py adds to a function."""
+OUTLINED_LOOP = "__outlined_loop__"
+UNBOUND = "__outlined_unbound__"
+"""What the code of a function with outlined loops has in the place of a variable without a value."""
+EXTENDED_LIST = "__extended_list__"
+"""The names by which the syntax tree of a function with outlined loops calls entry points (outlined_loops.py)."""
 JOINING = ("stack", "cat", "sum")
 """Names of what makes one value of the items of a list, in their order."""
 _HANDLING = (ast.Try, ast.TryStar, ast.With, ast.AsyncWith)
@@ -58,6 +71,14 @@ _BRANCHES = (ast.If, ast.IfExp)
 _CONDITIONS = (*_BRANCHES, ast.While, ast.Assert, ast.Compare)
 _GROWING = (ast.Expr, ast.AugAssign, ast.Assign)
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.FloorDiv, ast.Mod)
+
+
+class PlainIf(ast.If):
+    """An `if` statement that is not rewritten."""
+
+
+class PlainTry(ast.Try):
+    """A `try` statement that is not rewritten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -498,6 +519,8 @@ def list_growth(node: ast.AST) -> ListGrowth | None:
             return ListGrowth(name, item)
         case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "insert"), [key, item], [])) if integer(key) == 0:
             return None if isinstance(item, ast.Starred) else ListGrowth(name, item, in_front=True)
+        case ast.Expr(ast.Call(ast.Name("__extended_list__"), [ast.Name(name), item], [])):
+            return ListGrowth(name, item)
         case ast.AugAssign(ast.Name(name), ast.Add(), ast.List([item])) if not isinstance(item, ast.Starred):
             return ListGrowth(name, item)
         case ast.Assign([ast.Name(name)], ast.BinOp(ast.Name(same), ast.Add(), ast.List([item]))) if name == same:

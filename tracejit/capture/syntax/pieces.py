@@ -37,9 +37,12 @@ from tracejit.capture.syntax.locate import FunctionNode, Located, NotConvertible
 from tracejit.capture.syntax.scopes import LOOKING_AT_VARIABLES, bound_names, declared_names, names_stored_by
 from tracejit.capture.syntax.tree_walk import children, walk
 
-__all__ = ["OutlinedFunction", "Piece", "has_loop_around", "outline_loop_bodies"]
+__all__ = [
+    "BREAKS", "CONTINUES", "RETURNS", "ExitRewriter", "NoPiece", "OutlinedFunction", "Outliner", "Piece", "has_loop_around",
+    "loops_around", "outermost_loops", "outline_loop_bodies", "set_location",
+]  # fmt: skip
 
-_CONTINUES, _BREAKS, _RETURNS = range(3)
+CONTINUES, BREAKS, RETURNS = range(3)
 """How a body has ended."""
 _CALLS: Final = "__calls__"
 _HOW: Final = "__how__"
@@ -67,7 +70,7 @@ class Piece:
     line: int
 
 
-class _NoPiece(Exception):
+class NoPiece(Exception):
     """A body cannot be outlined."""
 
 
@@ -85,7 +88,7 @@ def has_loop_around(code: CodeType, line: int, names: dict[str, Any] | None = No
     """Whether a line of a function is in a loop that is not in a nested function.  names: the globals of the function.  Raises
     NotConvertible as `locate` does."""
     node = locate(code, names).node
-    return isinstance(node, ast.FunctionDef) and any(_around(loop, line) for loop in _outermost(node.body))
+    return isinstance(node, ast.FunctionDef) and any(loops_around(loop, line) for loop in outermost_loops(node.body))
 
 
 def outline_loop_bodies(
@@ -106,16 +109,16 @@ def outline_loop_bodies(
         return None
     if not _named(walk(node)).isdisjoint(_OF_VARIABLES):
         return None
-    loops = list(_outermost(node.body))
-    chosen = [chain[-1] for line in lines for loop in loops if (chain := _around(loop, line))]
+    loops = list(outermost_loops(node.body))
+    chosen = [chain[-1] for line in lines for loop in loops if (chain := loops_around(loop, line))]
     if any(line is None or _is_elsewhere(node, line) for line in lines):
         chosen += [loop for loop in loops if not any(x is loop for x in chosen)]
     inside = [x for loop in chosen for statement in loop.body for x in walk(statement)]
-    outliner = _Outliner(code, located, names or ())
+    outliner = Outliner(code, located, names or ())
     pieces: list[Piece] = []
     for k, loop in enumerate(chosen):
         if not any(x is loop for x in (*chosen[:k], *inside)):
-            decides = isinstance(loop, ast.While) and any(line is not None and _is_in(loop.test, line) for line in lines)
+            decides = isinstance(loop, ast.While) and any(line is not None and is_in(loop.test, line) for line in lines)
             piece = outliner.piece(loop, f"__piece_{len(pieces) + 1}__", decides)
             pieces += [] if piece is None else [piece]
     routed = [x for x in _calls_at(node, calls) if not any(x is y for y in inside)]
@@ -134,7 +137,7 @@ def _calls_at(node: ast.FunctionDef, lines: Collection[int]) -> list[ast.Call]:
     pending: list[ast.AST] = list(node.body)
     while pending:
         part = pending.pop()
-        if isinstance(part, ast.Call) and any(_is_in(part, line) for line in lines) and _named([part.func]).isdisjoint(_LOOKING):
+        if isinstance(part, ast.Call) and any(is_in(part, line) for line in lines) and _named([part.func]).isdisjoint(_LOOKING):
             calls.append(part)
         if not isinstance(part, FunctionNode | ast.ClassDef):
             pending += children(part)
@@ -144,33 +147,33 @@ def _calls_at(node: ast.FunctionDef, lines: Collection[int]) -> list[ast.Call]:
 def _is_elsewhere(node: ast.FunctionDef, line: int) -> bool:
     """Whether a line is not in the function itself: in another function, or in a nested one."""
     inside = [part for part in walk(node) if isinstance(part, FunctionNode) and part is not node]
-    return not _is_in(node, line) or any(_is_in(part, line) for part in inside)
+    return not is_in(node, line) or any(is_in(part, line) for part in inside)
 
 
-def _is_in(node: FunctionNode | ast.expr, line: int) -> bool:
+def is_in(node: FunctionNode | ast.expr, line: int) -> bool:
     return node.lineno <= line <= (node.end_lineno or 0)
 
 
-def _outermost(body: Iterable[ast.AST]) -> Iterator[ast.For | ast.While]:
+def outermost_loops(body: Iterable[ast.AST]) -> Iterator[ast.For | ast.While]:
     """The loops that are neither in another loop nor in a nested definition."""
     for part in body:
         if isinstance(part, ast.For | ast.While):
             yield part
         elif not isinstance(part, FunctionNode | ast.ClassDef):
-            yield from _outermost(children(part))
+            yield from outermost_loops(children(part))
 
 
-def _around(loop: ast.For | ast.While, line: int | None) -> list[ast.For | ast.While]:
+def loops_around(loop: ast.For | ast.While, line: int | None) -> list[ast.For | ast.While]:
     """The loops around a line, from this one inwards; empty if the line is not in this loop.  The condition of a `while` is in
     the loop."""
     first = loop.test.lineno if isinstance(loop, ast.While) else loop.body[0].lineno
     last = loop.body[-1].end_lineno or 0
     if line is None or not first <= line <= last:
         return []
-    return [loop, *next((chain for inner in _outermost(loop.body) if (chain := _around(inner, line))), [])]
+    return [loop, *next((chain for inner in outermost_loops(loop.body) if (chain := loops_around(inner, line))), [])]
 
 
-class _Outliner:
+class Outliner:
     """Outlines bodies of loops of one function, whose syntax tree it changes."""
 
     def __init__(self, code: CodeType, located: Located, names: Container[str]) -> None:
@@ -206,16 +209,15 @@ class _Outliner:
     def _piece_of(self, loop: ast.For | ast.While, name: str) -> Piece | None:
         body = loop.body
         try:
-            given, kept = self._names(loop)
-        except _NoPiece:
+            given, kept = self.live_names(loop)
+        except NoPiece:
             return None
         first = body[0]
-        ends = _ExitRewriter(ast.Tuple([ast.Name(x, ast.Load()) for x in kept], ast.Load()))
-        ended = [ends.visit(copy.deepcopy(statement)) for statement in body]
-        ended.append(ends.exit(_CONTINUES))
+        ends = ExitRewriter(ast.Tuple([ast.Name(x, ast.Load()) for x in kept], ast.Load()))
+        ended = [*ends.body(copy.deepcopy(body)), *ends.exit(CONTINUES)]
         arguments = ast.arguments([], [ast.arg(x) for x in given], None, [], [], None, [])
         function = ast.FunctionDef(self.node.name, arguments, ended, [], None)
-        _set_location(function, first)
+        set_location(function, first)
         located = Located(function, self.located.class_name, self.located.flags)
         try:
             code = compiled_as(self.code, copy.deepcopy(located))
@@ -224,7 +226,7 @@ class _Outliner:
         declare(code, located)
         loop.body = self._calls(name, given, kept, ends.ways)
         for statement in loop.body:
-            _set_location(statement, first)
+            set_location(statement, first)
         return Piece(name, code, loop.lineno)
 
     def _calls(self, name: str, given: Sequence[str], kept: Sequence[str], ways: set[int]) -> list[ast.stmt]:
@@ -236,46 +238,56 @@ class _Outliner:
             test = ast.Compare(ast.Name(_HOW, ast.Load()), [ast.Eq()], [ast.Constant(way)])
             return ast.If(test, [statement], [])
 
-        if _RETURNS in ways:
-            result.append(if_ended(_RETURNS, ast.Return(ast.Name(_GIVEN, ast.Load()))))
+        if RETURNS in ways:
+            result.append(if_ended(RETURNS, ast.Return(ast.Name(_GIVEN, ast.Load()))))
         if kept:
             target = ast.Tuple([ast.Name(x, ast.Store()) for x in kept], ast.Store())
             result.append(ast.Assign([target], ast.Name(_GIVEN, ast.Load())))
         result.append(ast.Delete([ast.Name(_GIVEN, ast.Del())]))  # so that it keeps nothing alive
-        if _BREAKS in ways:
-            result.append(if_ended(_BREAKS, ast.Break()))
+        if BREAKS in ways:
+            result.append(if_ended(BREAKS, ast.Break()))
         return result
 
-    def _names(self, loop: ast.For | ast.While) -> tuple[list[str], list[str]]:
-        """(live-in variables of the body, live-out variables).  Raises _NoPiece."""
+    def live_names(self, loop: ast.For | ast.While) -> tuple[list[str], list[str]]:
+        """(live-in variables of the body, live-out variables), where all of the former have values.  Raises NoPiece."""
+        given, kept, unbound = self.live_names_of_loop(loop)
+        if unbound:
+            raise NoPiece
+        return given, kept
+
+    def live_names_of_loop(
+        self, loop: ast.For | ast.While, read_later: set[str] | None = None
+    ) -> tuple[list[str], list[str], list[str]]:
+        """(live-in variables of the body, live-out variables, those of the former that may have no value).  read_later: the names that
+        code outside of the body may read after it; by default all that such code names.  Raises NoPiece."""
         body = loop.body
         parts = [part for statement in body for part in walk(statement)]
         if any(isinstance(part, ast.Global | ast.Nonlocal | ast.Delete | ast.ClassDef | _TYPE_ALIAS) for part in parts):
-            raise _NoPiece
+            raise NoPiece
         named = _named(parts)
         if not named.isdisjoint(_LOOKING) or not named.isdisjoint(self.assigned_inside):
-            raise _NoPiece
+            raise NoPiece
         stored = names_stored_by(body)
         if stored & self.shared or stored & self.captured or (stored and _is_watched(self.node.body, loop)):
-            raise _NoPiece
+            raise NoPiece
         if {*_captured(body, self.consuming)} & names_stored_by(self.node.body):  # a nested function would see another variable
-            raise _NoPiece
+            raise NoPiece
         flow = _DefiniteAssignment(self.local)
         end = flow.after(body, frozenset())
         ends = [*flow.exits, *([end] if end is not None else [])]
         surely = frozenset.intersection(*ends) if ends else frozenset(stored)
-        elsewhere = self._read_elsewhere(loop)
+        elsewhere = self._read_elsewhere(loop) if read_later is None else read_later
         kept = sorted(name for name in stored & self.local if name in elsewhere or name in flow.exposed)
         given = sorted(flow.exposed | {name for name in kept if name not in surely})
         before = _before(self.node, loop, self.local)
-        if before is None or not before.issuperset(given) or not self.deleted.isdisjoint((*given, *kept)):
-            raise _NoPiece
+        if before is None or not self.deleted.isdisjoint((*given, *kept)):
+            raise NoPiece
         if any(not names_stored_by(part.finalbody).isdisjoint(kept) for part in parts if _is_left_through_finally(part)):
-            raise _NoPiece  # `continue` and `break` become `return values`, which is evaluated before `finally`
+            raise NoPiece  # `continue` and `break` become `return values`, which is evaluated before `finally`
         read = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
         if not (read & self.local).issubset(stored | {*given}):
-            raise _NoPiece  # in the piece it would be a global name
-        return given, kept
+            raise NoPiece  # in the piece it would be a global name
+        return given, kept, [name for name in given if name not in before]
 
     def _read_elsewhere(self, loop: ast.For | ast.While) -> set[str]:
         """The names that code of the function outside of the body of the loop may read."""
@@ -291,7 +303,7 @@ class _Outliner:
         return names
 
 
-def _set_location(node: ast.AST, like: ast.stmt) -> None:
+def set_location(node: ast.AST, like: ast.stmt) -> None:
     """Give new nodes the position of a statement, `like`."""
     for part in walk(node):
         if isinstance(part, ast.stmt | ast.expr | ast.arg) and not hasattr(part, "lineno"):
@@ -313,28 +325,31 @@ def _is_left_through_finally(part: ast.AST) -> TypeGuard[ast.Try]:
     )
 
 
-class _ExitRewriter(ast.NodeTransformer):
+class ExitRewriter(ast.NodeTransformer):
     """Replaces `continue`, `break` and `return` of a body by `return way, values`.  ways: how the body may end."""
 
-    def __init__(self, values: ast.expr) -> None:
-        """values: the tuple of the live-out variables."""
+    def __init__(self, values: ast.expr, before: Sequence[ast.stmt] = (), ways: Sequence[Any] = (0, 1, 2)) -> None:
+        """values: the tuple of the live-out variables.  before: statements that come before it is returned.  ways: what is returned
+        for CONTINUES, BREAKS and RETURNS."""
         self.ways: set[int] = set()
-        self._values = values
+        self._values, self._before, self._named = values, before, ways
         self._depth = 0  # of nested loops
 
-    def exit(self, way: int, value: ast.expr | None = None) -> ast.Return:
-        """`return way, value`; default: the live-out variables."""
+    def exit(self, way: int, value: ast.expr | None = None, at: ast.stmt | None = None) -> list[ast.stmt]:
+        """`return way, value`; default: the live-out variables.  at: the statement that it replaces."""
         self.ways.add(way)
-        return ast.Return(ast.Tuple([ast.Constant(way), value or copy.deepcopy(self._values)], ast.Load()))
+        before = [] if value else copy.deepcopy([*self._before])
+        returned = ast.Return(ast.Tuple([ast.Constant(self._named[way]), value or copy.deepcopy(self._values)], ast.Load()))
+        return [statement if at is None else ast.copy_location(statement, at) for statement in (*before, returned)]
 
-    def visit_Return(self, node: ast.Return) -> ast.stmt:
-        return ast.copy_location(self.exit(_RETURNS, node.value or ast.Constant(None)), node)
+    def visit_Return(self, node: ast.Return) -> list[ast.stmt]:
+        return self.exit(RETURNS, node.value or ast.Constant(None), node)
 
-    def visit_Break(self, node: ast.Break) -> ast.stmt:
-        return node if self._depth else ast.copy_location(self.exit(_BREAKS), node)
+    def visit_Break(self, node: ast.Break) -> ast.stmt | list[ast.stmt]:
+        return node if self._depth else self.exit(BREAKS, at=node)
 
-    def visit_Continue(self, node: ast.Continue) -> ast.stmt:
-        return node if self._depth else ast.copy_location(self.exit(_CONTINUES), node)
+    def visit_Continue(self, node: ast.Continue) -> ast.stmt | list[ast.stmt]:
+        return node if self._depth else self.exit(CONTINUES, at=node)
 
     def visit_For(self, node: ast.For) -> ast.stmt:
         return self._loop(node)
@@ -344,10 +359,15 @@ class _ExitRewriter(ast.NodeTransformer):
 
     def _loop(self, node: ast.For | ast.While) -> ast.stmt:
         self._depth += 1
-        node.body = [self.visit(part) for part in node.body]
+        node.body = self.body(node.body)
         self._depth -= 1
-        node.orelse = [self.visit(part) for part in node.orelse]
+        node.orelse = self.body(node.orelse)
         return node
+
+    def body(self, statements: Iterable[ast.stmt]) -> list[ast.stmt]:
+        """The statements, with others for those that leave the body."""
+        visited = [self.visit(statement) for statement in statements]
+        return [x for part in visited for x in (part if isinstance(part, list) else [part])]
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
         return node
@@ -398,6 +418,7 @@ class _DefiniteAssignment:
         self._local = local
         self._sought = sought
         self._depth = 0
+        self._breaks: list[list[frozenset[str]]] = []  # the sets at the `break` statements of each loop around
 
     def after(self, body: Sequence[ast.stmt], assigned: frozenset[str]) -> frozenset[str] | None:
         """The set after statements; None if their end is not reached.  assigned: the set before them."""
@@ -469,6 +490,8 @@ class _DefiniteAssignment:
             case ast.Break() | ast.Continue():
                 if not self._depth:
                     self.exits.append(assigned)
+                elif isinstance(node, ast.Break):
+                    self._breaks[-1].append(assigned)
                 return None
             case ast.Import(names=names) | ast.ImportFrom(names=names):
                 return assigned | {(x.asname or x.name).partition(".")[0] for x in names}
@@ -481,15 +504,19 @@ class _DefiniteAssignment:
                 self._reads([node], assigned)
                 return assigned
 
-    def _loop(self, node: ast.For | ast.While, assigned: frozenset[str]) -> frozenset[str]:
+    def _loop(self, node: ast.For | ast.While, assigned: frozenset[str]) -> frozenset[str] | None:
         assigned = self._reads([node.iter if isinstance(node, ast.For) else node.test], assigned)
         begun = self._target(node.target, assigned) if isinstance(node, ast.For) else assigned
         if node is self._sought:
             self.at_body = begun
         self._depth += 1
+        self._breaks.append([])
         self.after(node.body, begun)
         self._depth -= 1
+        breaks = self._breaks.pop()
         self.after(node.orelse, assigned)
+        if isinstance(node, ast.While) and isinstance(node.test, ast.Constant) and node.test.value:
+            return _either(breaks)  # nothing else ends the loop
         return assigned  # the loop may have had no step
 
     def _try(self, node: ast.Try | ast.TryStar, assigned: frozenset[str]) -> frozenset[str] | None:

@@ -509,6 +509,12 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
 
     visit_TryStar = visit_Try
 
+    def visit_PlainIf(self, node: ast.If) -> ast.stmt:
+        return node
+
+    def visit_PlainTry(self, node: ast.Try) -> ast.stmt:
+        return node
+
     def visit_asynchronous(self, node: ast.AST) -> ast.AST:
         raise NotConvertible("unsupported_syntax", "an asynchronous statement")
 

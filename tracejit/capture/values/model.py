@@ -26,6 +26,7 @@ class ValueModel:
     is_pure_format: whether it holds of `format(value, specification)`, for a specification that is not empty.
     environment: what operators, methods and texts depend on besides, guarded to be as a computation leaves it: one that is done again
         has to give the same, and to leave it as it is.  It has the same kind of elements as a key.
+    item_method: the method that gives `value[key]`, called with the key; "" of a type without such a method.
     is_constructed: whether calls may construct values: `type(...)` depends on the arguments and `environment` alone.
     """
 
@@ -36,3 +37,4 @@ class ValueModel:
     is_pure_format: Callable[[str], bool] = lambda specification: True
     environment: Callable[[], tuple[Any, ...]] | None = None
     is_constructed: bool = False
+    item_method: str = ""

@@ -8,4 +8,4 @@ from tracejit.capture.values.model import ValueModel
 
 __all__ = ["MODELS"]
 
-MODELS = (ValueModel(re.Pattern), ValueModel(re.Match))
+MODELS = (ValueModel(re.Pattern), ValueModel(re.Match, item_method="group"))

@@ -1,0 +1,824 @@
+"""capture/branching_loops.py: programs with loops whose steps take different paths, compiled as one node, against eager."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracejit as T
+from tests.branching_programs import (
+    OPS,
+    PROGRAMS,
+    agrees,
+    around_a_loop,
+    assert_equal,
+    ball,
+    best_so_far,
+    collatz,
+    density,
+    leaving,
+    metropolis,
+    nodes_of,
+    normal,
+    of,
+    outcome,
+    outlined,
+    rejection,
+    rows,
+    swaps,
+    two_in_a_row,
+)
+from tests.test_outlined_loops import defined
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_loop_whose_steps_take_different_paths_is_one_node(name: str) -> None:
+    function, given, callees, options = PROGRAMS[name]
+    agrees(function, given, *callees, **options)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_recording_serves_the_call_that_it_was_made_of(name: str) -> None:
+    function, given, callees, _ = PROGRAMS[name]
+    for k in range(3):
+        compiled = outlined(function, *callees)
+        for _ in range(2):
+            assert_equal(outcome(function, given(k), k), outcome(compiled, given(k), k))
+        assert compiled.stats.compiled_calls == 1, compiled.explain()
+
+
+@pytest.mark.parametrize("backend", ["reference", "interpret", "numba"])
+@pytest.mark.parametrize("program", [ball, collatz, leaving, rejection], ids=lambda f: f.__name__)
+def test_every_backend_runs_such_a_loop(program: Any, backend: str) -> None:
+    given: dict[Any, Callable[[int], tuple[Any, ...]]] = {
+        ball: lambda k: (of(0.1 * k).sum(), of(0.0).sum(), 20),
+        collatz: lambda k: (T.tensor(7 + k),),
+        leaving: lambda k: (normal(k, 6),),
+        rejection: lambda k: (5,),
+    }
+    agrees(program, given[program], recordings=6, calls=12, backend=backend)
+
+
+# -- by the policy itself
+@pytest.mark.parametrize(
+    ("function", "given", "recordings"),
+    [
+        (metropolis, lambda k: (T.ones(3) * (1 + 0.1 * k), 1000), 2),
+        (lambda h, n: ball(h, h * 0, n), lambda k: (T.tensor(1 + 0.1 * k), 700), 2),
+        (rejection, lambda k: (200,), 2),
+        (lambda xs: rows(xs), lambda k: (normal(k, 400, 4),), 3),
+    ],
+    ids=["metropolis", "ball", "rejection", "rows"],
+)
+def test_a_long_loop_that_branches_is_recorded_again_as_one_node(function: Any, given: Any, recordings: int) -> None:
+    compiled = T.compile(function, wait=True)
+    agrees(function, given, compiled=compiled, recordings=recordings)
+    assert compiled.stats.piecewise_calls == 0
+    assert not compiled.reasons, compiled.explain()
+
+
+def test_what_is_outlined_in_vain_runs_in_pieces() -> None:
+    def walked(x: Any, steps: int) -> Any:
+        path = []
+        for _ in range(steps):
+            x = x + T.rand(()) - 0.5
+            if x > 0.5:
+                path.append(x)
+                x = x - 1
+        return x, len(path)
+
+    compiled = T.compile(walked, wait=True)
+    for k in range(6):
+        assert_equal(outcome(walked, (T.zeros(()), 500), k), outcome(compiled, (T.zeros(()), 500), k))
+    assert compiled.stats.traces == 2 and compiled.stats.piecewise_calls == 4, compiled.explain()
+    assert [reason.code for reason in compiled.reasons] == ["outlined_loop"]
+    assert "runs in pieces" in compiled.explain()
+
+
+# -- paths
+def test_a_path_that_no_recording_knows_is_recorded_and_both_serve_afterwards() -> None:
+    def stepped(xs: Any) -> Any:
+        h = xs[0] * 0
+        for x in xs:
+            if x > 100:
+                h = h - 1
+            elif x > 0:
+                h = h + x
+            else:
+                h = h * 0.5
+        return h
+
+    def given(k: int) -> tuple[Any, ...]:
+        xs = normal(k, 20)
+        return (T.where(T.arange(20) == 7, 200.0, xs) if k in (4, 6, 7, 9) else xs,)
+
+    compiled = outlined(stepped)
+    served = []
+    for k in range(10):
+        before = compiled.stats.compiled_calls
+        assert_equal(outcome(stepped, given(k), k), outcome(compiled, given(k), k), exact=True)
+        served.append(compiled.stats.compiled_calls > before)
+    assert served == [k not in (0, 4) for k in range(10)]
+    assert compiled.stats.traces == 2 and all(OPS & {*names} for names in nodes_of(compiled)), compiled.explain()
+
+
+def many_paths(bits: int) -> Any:
+    text = "def f(xs):\n    h = xs[0, 0] * 0\n    for x in xs:\n"
+    text += "".join(f"        h = h + {k + 1} if x[{k}] > 0 else h - {k + 1}\n" for k in range(bits)) + "    return h\n"
+    return defined(text)
+
+
+def test_a_loop_of_sixty_four_paths_is_one_node_and_one_of_more_is_not() -> None:
+    def signs(bits: int, seed: int) -> Any:
+        numbers = np.random.default_rng(seed).permutation(2**bits)
+        return T.tensor(np.array([[1.0 if n >> k & 1 else -1.0 for k in range(bits)] for n in numbers]))
+
+    agrees(many_paths(6), lambda k: (signs(6, k),), recordings=1, calls=4, exact=True)
+    function = many_paths(7)
+    compiled = outlined(function)
+    for k in range(2):
+        assert_equal(outcome(function, (signs(7, k),), k), outcome(compiled, (signs(7, k),), k), exact=True)
+    assert "outlined_loop" in messages(compiled) and "paths" in messages(compiled)
+
+
+def test_a_step_that_takes_the_last_path_in_the_last_call_leaves_nothing_of_the_call_before() -> None:
+    def drawn(x: Any, steps: int) -> Any:
+        kept = T.zeros(2)
+        for _ in range(steps):
+            if T.rand(()) < 0.1:
+                kept = kept + T.randn(2)
+            x = x + 1 if x < 3 else x * 0.1
+        return x, kept
+
+    agrees(drawn, lambda k: (T.tensor(0.5 * k), 30), calls=12)
+
+
+# -- numbers and lengths
+def test_numbers_that_a_step_carries_keep_their_types() -> None:
+    def mixed(xs: Any) -> Any:
+        count, total, is_low = 0, 0.5, False
+        for x in xs:
+            if x > 0:
+                count, total = count + 3, total * 0.5 + x.item()
+            else:
+                is_low = not is_low
+        return count, total, xs.sum() if is_low else -xs.sum()
+
+    compiled = agrees(mixed, lambda k: (normal(k, 15),), recordings=2, calls=10)
+    assert [type(x) for x in compiled(normal(3, 15))[:2]] == [int, float]
+
+
+def test_bools_that_leave_the_loop_have_a_recording_for_each_outcome() -> None:
+    def found(xs: Any) -> Any:
+        is_high = is_low = False
+        for x in xs:
+            if x > 3:
+                is_high = True
+            elif x < -3:
+                is_low = True
+        return is_high, is_low
+
+    compiled = agrees(found, lambda k: (normal(k % 10, 20),), recordings=8, calls=40)
+    assert not compiled.reasons, compiled.explain()
+
+
+def test_a_loop_over_the_rows_of_a_tensor_has_a_recording_for_each_length() -> None:
+    agrees(rows, lambda k: (normal(k, 5 + k % 2, 4),), recordings=2, calls=14)
+
+
+def test_a_loop_without_steps_is_passed_over() -> None:
+    def stepped(x: Any, n: Any) -> Any:
+        count = 0
+        while x > n:
+            x = x * 0.5 if x > 4 else x - 1
+            count += 1
+        return x, count
+
+    compiled = outlined(stepped)
+    for k in (5, 0, 3, 0, 9):
+        given = of(float(k)).sum(), of(2.0).sum()
+        assert_equal(outcome(stepped, given, k), outcome(compiled, given, k), exact=True)
+
+
+def test_an_integer_of_the_call_that_only_a_step_reads_is_no_obstacle() -> None:
+    def repeated(xs: Any, times: int) -> Any:
+        h = xs[0] * 0
+        for x in xs:
+            if x > 0:
+                for _ in range(times):
+                    h = h * 0.5 if h > 1 else h + x
+        return h
+
+    agrees(repeated, lambda k: (normal(k, 9), 4), exact=True)
+
+
+# -- objects
+def test_results_are_the_objects_that_eager_mode_gives() -> None:
+    below, above = T.zeros(3), T.ones(3) * 99
+    compiled = agrees(best_so_far, lambda k: (normal(k, 12, 3), normal(k + 99, 3) + 2), recordings=3, calls=14)
+    xs = normal(1, 12, 3)
+    for _ in range(3):
+        assert compiled(xs, above.double())[0] is not below
+        best = above.double()
+        assert compiled(xs, best)[0] is best and compiled(xs, best)[1] == -1
+        best = below.double() - 50
+        assert compiled(xs, best)[0] is not best
+
+    a, b = normal(0, 3), normal(1, 3)
+    exchanging = agrees(swaps, lambda k: (normal(k, 3), normal(k, 3), normal(k + 1, 9)), exact=True, calls=10)
+    for signs, first in ((of(1, -1, 1), a), (of(1, -1, -1), b), (of(1, 1, 1), b)):
+        found = exchanging(a, b, signs)
+        assert found[0] is first and found[2] is first and found[1] is (b if first is a else a)
+
+
+def test_one_argument_given_twice_stays_one_object() -> None:
+    def given(k: int) -> tuple[Any, ...]:
+        a = normal(k, 3)
+        return (a, a, normal(k + 1, 9)) if k % 2 else (a, normal(k + 7, 3), normal(k + 1, 9))
+
+    agrees(swaps, given, exact=True, calls=20, recordings=5)
+
+
+def test_an_argument_that_steps_replace_is_not_written_to() -> None:
+    def moved(x: Any, steps: int) -> Any:
+        for _ in range(steps):
+            x = x * 0.5 if x.sum() > 1 else x + 1
+        return x
+
+    compiled, x = outlined(moved), normal(0, 3)
+    before = x.clone()
+    for _ in range(4):
+        result = compiled(x, 9)
+        result.add_(1)
+    assert bool((x == before).all()) and compiled.stats.compiled_calls == 3
+
+
+def test_what_a_call_returned_stays_when_the_next_call_is_served() -> None:
+    compiled = agrees(metropolis, lambda k: (T.ones(3) * k, 20))
+    T.manual_seed(5)
+    one = compiled(T.ones(3), 20)
+    values = [x.clone() if isinstance(x, T.Tensor) else x for x in one]
+    compiled(T.zeros(3), 20)
+    assert all(bool((x == y).all()) if isinstance(x, T.Tensor) else x == y for x, y in zip(one, values, strict=True))
+
+
+# -- compiled functions
+def test_a_compiled_function_is_called_in_such_a_loop() -> None:
+    grown = T.compile(lambda x: x * 1.5 + 0.1, wait=True)
+
+    def stepped(x: Any, steps: int) -> Any:
+        for _ in range(steps):
+            x = grown(x) if x < 2 else x - 1.5
+        return x
+
+    agrees(stepped, lambda k: (of(0.1 * k).sum(), 20))
+
+
+def test_such_a_loop_is_in_a_compiled_function_that_a_compiled_one_calls() -> None:
+    inner = T.compile(two_in_a_row, wait=True)
+
+    def outer(xs: Any) -> Any:
+        h, count = inner(xs)
+        return inner(xs * h)[0], count
+
+    agrees(outer, lambda k: (normal(k, 12),), two_in_a_row, recordings=6, calls=16, loops=4)
+
+
+def test_without_gradients_a_parameter_is_no_obstacle() -> None:
+    weight = normal(0, 2, 2).requires_grad_()
+
+    def stepped(x: Any, steps: int) -> Any:
+        with T.no_grad():
+            for _ in range(steps):
+                x = (weight @ x).tanh() if x.sum() > 0 else x + 0.7
+        return x
+
+    agrees(stepped, lambda k: (normal(k, 2), 15))
+
+
+def test_gradients_go_through_what_is_around_the_loop() -> None:
+    weight = normal(0, 3).requires_grad_()
+
+    def scaled(x: Any, steps: int) -> Any:
+        count = 0
+        y = x.detach()
+        for _ in range(steps):
+            if y.sum() > 1:
+                count += 1
+            y = y * 0.5 if y.sum() > 1 else y + 0.4
+        return (weight * x * y).sum() * count
+
+    def slope(function: Any) -> Callable[..., Any]:
+        return lambda x, steps: T.autograd.grad(function(x, steps), (x, weight))
+
+    compiled = outlined(scaled)
+    for k in range(6):
+        x = normal(k, 3).requires_grad_()
+        assert_equal(outcome(slope(scaled), (x, 9), k), outcome(slope(compiled), (x, 9), k))
+    assert compiled.stats.compiled_calls >= 3 and all(OPS & {*names} for names in nodes_of(compiled)), compiled.explain()
+
+
+# -- errors
+def test_an_error_that_a_step_raises_reaches_the_caller() -> None:
+    def checked(xs: Any) -> Any:
+        h = xs[0] * 0
+        for x in xs:
+            if x > 100:
+                raise ValueError(f"{int(x)} is too large")
+            h = h + x if x > 0 else h * 0.5
+        return h
+
+    def given(k: int) -> tuple[Any, ...]:
+        xs = normal(k, 12)
+        return (T.where(T.arange(12) == k % 12, 200.0 + k, xs) if k in (3, 5, 6) else xs,)
+
+    compiled = outlined(checked)
+    for k in range(9):
+        expected = outcome(checked, given(k), k)
+        assert_equal(expected, outcome(compiled, given(k), k), exact=True)
+        assert (expected[0][0] is ValueError) == (k in (3, 5, 6))
+    assert compiled.stats.compiled_calls >= 4, compiled.explain()
+    with pytest.raises(ValueError, match="204 is too large"):
+        outlined(checked)(*((T.ones(12) * 204,)))
+
+
+def test_a_variable_without_a_value_is_missed_as_in_eager_mode() -> None:
+    def last(xs: Any, is_wanted: bool) -> Any:
+        count = 0
+        for x in xs:
+            if x > 1:
+                seen = x * 2
+                count += 1
+        return (seen, count) if is_wanted or count else count
+
+    compiled = outlined(last)
+    for k, (top, is_wanted) in enumerate([(1, True), (0, True), (0, False), (1, False), (0, True), (1, True)] * 2):
+        given = of(0.5, 3.0 * top, -1.0), is_wanted
+        assert_equal(outcome(last, given, k), outcome(compiled, given, k), exact=True)
+
+
+# -- what is refused
+class Box:
+    total: Any = None
+
+
+BOX, SEEN = Box(), []
+SQUARE = normal(0, 2, 2)
+
+
+def gradient_of_an_argument(x: Any, steps: int) -> Any:
+    for _ in range(steps):
+        x = x * 0.5 if x.sum() > 1 else x + 1
+    return x
+
+
+def gradient_of_a_parameter(x: Any, steps: int) -> Any:
+    weight = T.ones(2, dtype=T.float64, requires_grad=True)
+    for _ in range(steps):
+        x = x * weight if x.sum() > 1 else x + weight
+    return x
+
+
+def printed(x: Any, steps: int) -> Any:
+    for _ in range(steps):
+        if x.sum() > 1:
+            print("large")
+        x = x * 0.5 if x.sum() > 1 else x + 1
+    return x
+
+
+def attribute(x: Any, steps: int) -> Any:
+    for _ in range(steps):
+        x = x * 0.5 if x.sum() > 1 else x + 1
+        BOX.total = x
+    return x
+
+
+def appended_outside(x: Any, steps: int) -> Any:
+    for _ in range(steps):
+        x = x * 0.5 if x.sum() > 1 else x + 1
+        SEEN.append(1)
+    return x
+
+
+def appended_in_a_branch(x: Any, steps: int) -> Any:
+    seen = []
+    for _ in range(steps):
+        if x.sum() > 1:
+            seen.append(x)
+        x = x * 0.5 if x.sum() > 1 else x + 1
+    return x, len(seen)
+
+
+def item_of_a_dictionary(x: Any, steps: int) -> Any:
+    counts = {"large": 0, "small": 0}
+    for _ in range(steps):
+        counts["large" if x.sum() > 1 else "small"] += 1
+        x = x * 0.5 if x.sum() > 1 else x + 1
+    return x, counts
+
+
+def texts(x: Any, steps: int) -> Any:
+    last = "none"
+    for _ in range(steps):
+        last = "large" if x.sum() > 1 else "small"
+        x = x * 0.5 if x.sum() > 1 else x + 1
+    return x, last
+
+
+def shapes(x: Any, steps: int) -> Any:
+    for _ in range(steps):
+        x = T.cat([x, x[:1]]) if x.sum() > 1 else x + 1
+    return x
+
+
+def view_of_a_row(x: Any, steps: int) -> Any:
+    before = SQUARE[0]
+    for k in range(steps):
+        if x.sum() > 1:
+            before = SQUARE[k % 2]
+        x = x * 0.5 if x.sum() > before.sum() else x + 1
+    return x, before
+
+
+def solves(x: Any, steps: int) -> Any:
+    for _ in range(steps):
+        x = T.linalg.solve(SQUARE, x)
+        x = x * 0.5 if x.sum() > 1 else x + 1
+    return x
+
+
+def over_a_list(x: Any, steps: int) -> Any:
+    for y in [x, x + 1, x - 1] * steps:
+        x = x * 0.5 if x.sum() > 1 else x + y.abs() + 0.1
+    return x
+
+
+def items_and_variables(x: Any, steps: int) -> Any:
+    seen = []
+    for _ in range(steps):
+        x = x * 0.5 if x.sum() > 1 else x + 1
+        seen.append(x)
+    return x, seen
+
+
+def other_results(x: Any, steps: int) -> Any:
+    for k in range(steps):
+        if x.sum() > 1:
+            return (x, k) if k % 2 else [x]
+        x = x + 0.3 * SQUARE[0].abs()
+    return x
+
+
+def float_by_its_value(x: Any, steps: int) -> Any:
+    found = {}
+    for _ in range(steps):
+        found[round(x.sum().item())] = True
+        x = x * 0.5 if x.sum() > 1 else x + 1
+    return x, sorted(found)
+
+
+def same_twice(a: Any, b: Any, x: Any) -> Any:
+    n = 0
+    for _ in range(3):
+        x = x - 1 if x > 1 else x + 2
+        if a is b:
+            n = n + 1
+        if a is b:
+            n = n + 10
+        a, b = b, a
+    return n, x
+
+
+def same_in_a_nested_loop(a: Any, b: Any, x: Any) -> Any:
+    for _ in range(2):
+        a, b = b, a
+        while x < 5:
+            if a is not b:
+                return x, a
+            x = x + 1
+    return x, a
+
+
+def same_until_assigned(a: Any, b: Any, x: Any) -> Any:
+    for _ in range(4):
+        for _ in range(3):
+            if a is b:
+                continue
+            x = x + 1
+            a = a * 1
+    return x, a
+
+
+@pytest.mark.parametrize("function", [same_twice, same_in_a_nested_loop, same_until_assigned], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("is_same", [True, False])
+def test_which_object_a_variable_holds_is_told_as_in_eager_mode(function: Any, is_same: bool) -> None:
+    compiled = outlined(function)
+    for _ in range(3):
+        a = T.ones(3)
+        given = (a, a if is_same else T.zeros(3), of(1.0).sum())
+        assert_equal(outcome(function, given, 0), outcome(compiled, given, 0))
+        assert (function(*given)[-1] is a) == (compiled(*given)[-1] is a)
+
+
+def backwards(xs: Any) -> Any:
+    total = xs[0] * 0
+    for x in reversed(xs):
+        total = total + x if x > 0.5 else total * 0.5
+        x += 1
+    return total, xs
+
+
+def backwards_in_pairs(xs: Any) -> Any:
+    total = xs[0] * 0
+    for x, y in reversed(zip(xs, xs, strict=True)):  # type: ignore[call-overload]
+        total = total + x if x > y else total * 0.5
+    return total
+
+
+@pytest.mark.parametrize("function", [backwards, backwards_in_pairs], ids=lambda f: f.__name__)
+def test_reversed_goes_over_a_copy_of_a_tensor_and_over_sequences_alone(function: Any) -> None:
+    compiled = outlined(function)
+    for k in range(3):
+        assert_equal(outcome(function, (normal(k, 9),), 0), outcome(compiled, (normal(k, 9),), 0))
+
+
+def test_what_a_loop_around_reads_is_left_by_a_loop() -> None:
+    compiled = outlined(around_a_loop)
+    for k in range(6):
+        assert_equal(outcome(around_a_loop, (of(0.3 + k).sum(),), k), outcome(compiled, (of(0.3 + k).sum(),), k))
+
+
+def returned_in_a_list(x: Any, y: Any) -> Any:
+    for k in range(3):
+        if x > 1:
+            y = y * 1
+        if k == 1:
+            return [x, {"y": y, "all": (x, y)}]
+        BOX.total = x
+    return x
+
+
+def named_and_written(x: Any, y: Any) -> Any:
+    for _ in range(3):
+        x.mul_(0.7)
+        last = y * 1 if x.sum() > 1 else x
+    return x, last
+
+
+def rows_that_are_written(x: Any, y: Any) -> Any:
+    total = y * 1
+    for _ in range(3):
+        x[0] += 1
+        total = total + 1 if x.sum() > 3 else total - 1
+        row = x[0]
+        x[0] += total.sum()
+    return row, total
+
+
+@pytest.mark.parametrize("function", [returned_in_a_list, named_and_written, rows_that_are_written], ids=lambda f: f.__name__)
+def test_tensors_that_steps_were_given_are_the_same_objects_after_them(function: Any) -> None:
+    compiled = outlined(function)
+    for k in range(3):
+        shape = () if function is returned_in_a_list else (2,)
+        given = [(T.ones(*shape) * 0.9, T.ones(*shape) * 2) for _ in range(2)]
+        assert_equal(outcome(function, given[0], k), outcome(compiled, given[1], k))
+
+
+def other_kinds_and_draws(x: Any, steps: int) -> Any:
+    total, last = 0, x
+    for _ in range(steps):
+        total = total + T.rand(()).item()
+        last = x * 1
+        if total > 2:
+            total = 0.5
+    return total, last
+
+
+def test_a_first_step_of_other_kinds_may_draw() -> None:
+    compiled = outlined(other_kinds_and_draws)
+    for k in range(4):
+        assert_equal(outcome(other_kinds_and_draws, (normal(k, 2), 20), k), outcome(compiled, (normal(k, 2), 20), k))
+    assert {reason.code for reason in compiled.reasons} <= {"outlined_loop"}
+
+
+REFUSED: dict[Any, str] = {
+    gradient_of_an_argument: "'x' requires grad: a backward pass needs what each of its steps has computed",
+    gradient_of_a_parameter: "'x' requires grad: a backward pass needs what each of its steps has computed",
+    attribute: "a step changes what it has not made",
+    appended_outside: "a step changes what it has not made",
+    appended_in_a_branch: "a step changes what it has not made",
+    item_of_a_dictionary: "a step changes what it has not made",
+    texts: "'last' is another str after each step",
+    shapes: "'x' holds other kinds of things after some steps",
+    view_of_a_row: "a step leaves a view of what it was given",
+    over_a_list: "it goes over neither a range nor a tensor that needs no gradient",
+    solves: "a step has NumPy or SciPy compute solve",
+    items_and_variables: "an item of a list that is more than joined is a variable, too",
+}  # fmt: skip
+"""Functions whose loops are no nodes, and what the reason says."""
+
+
+def messages(compiled: Any) -> str:
+    return "\n".join([f"{reason.code}: {reason.message}" for reason in compiled.reasons])
+
+
+def refused_given(function: Any, k: int) -> tuple[Any, ...]:
+    return normal(k, 2).requires_grad_(function is gradient_of_an_argument), 12
+
+
+@pytest.mark.parametrize("function", REFUSED, ids=lambda f: f.__name__)
+def test_steps_that_do_more_are_refused_with_a_reason_and_the_call_gives_what_eager_mode_gives(function: Any) -> None:
+    compiled = outlined(function)
+    for k in range(5):
+        seen = []
+        for f in (function, compiled):
+            BOX.total = None
+            SEEN.clear()
+            found = outcome(f, refused_given(function, k), k)
+            seen.append((found, str(BOX.total), [*SEEN]))
+        assert_equal(seen[0][0], seen[1][0])
+        assert seen[0][1:] == seen[1][1:]
+    (reason,) = [x for x in compiled.reasons if x.code == "outlined_loop"]
+    assert re.match(r"steps of the loop at .*test_branching_loops\.py:\d+: ", reason.message)
+    assert REFUSED[function] in reason.message
+    assert "docs/branching-loops.md" in compiled.explain().replace("\n", "") or "docs/branching-loops.md" in str(reason.remedy)
+
+
+def test_a_step_that_prints_prints_in_each_call(capsys: pytest.CaptureFixture[str]) -> None:
+    compiled = outlined(printed)
+    for k in range(4):
+        expected = outcome(printed, (normal(k, 2), 9), k)
+        text = capsys.readouterr().out
+        assert_equal(expected, outcome(compiled, (normal(k, 2), 9), k), exact=True)
+        assert capsys.readouterr().out == text
+    assert "outlined_loop" in messages(compiled), messages(compiled)
+
+
+@pytest.mark.parametrize("function", [other_results, float_by_its_value], ids=lambda f: f.__name__)
+def test_whatever_becomes_of_a_loop_its_values_are_those_of_eager_mode(function: Any) -> None:
+    compiled = outlined(function)
+    for k in range(8):
+        assert_equal(outcome(function, (normal(k, 2) * 0, 7 + k % 2), k), outcome(compiled, (normal(k, 2) * 0, 7 + k % 2), k))
+
+
+def test_the_call_in_which_a_recording_stops_goes_on_where_the_steps_were() -> None:
+    def stopped(xs: Any, best: Any) -> Any:
+        count, kept, first = 0, T.zeros(2), best
+        label = "none"
+        for x in xs:
+            if x.sum() > best.sum():
+                best, count = x + 0, count + 1
+            if T.rand(()) < 0.5:
+                kept = kept + T.rand(2)
+            if count == 3:
+                label = "three"
+        return best, count, kept, label, first
+
+    compiled = outlined(stopped)
+    for k in range(6):
+        given = normal(k, 12, 3), normal(k, 3) - 4
+        assert_equal(outcome(stopped, given, k), outcome(compiled, given, k))
+    assert "outlined_loop" in messages(compiled)
+
+
+def test_what_a_step_has_stored_when_the_recording_stops_is_the_object_of_eager_mode() -> None:
+    def kept(h: Any, steps: int) -> Any:
+        seen = []
+        for _ in range(steps):
+            if h.sum() > 1:
+                seen.append(h)
+            h = h * 0.5 if h.sum() > 1 else h + 1
+        return h, seen
+
+    compiled = outlined(kept)
+    for k in range(4):
+        given = normal(k, 2) + 2, 5
+        assert_equal(outcome(kept, given, k), outcome(compiled, given, k), exact=True)
+
+
+def test_a_nested_loop_that_makes_no_step_at_times_is_one_loop() -> None:
+    def rejected(x: Any, steps: int) -> Any:
+        for _ in range(steps):
+            while T.rand(()) > density(x):
+                x = 3 * T.rand(3)
+            x = x + 0.1 * T.randn(3)
+        return x
+
+    agrees(rejected, lambda k: (T.ones(3) * 0.1 * k, 20))
+
+
+def test_a_function_of_which_one_loop_is_refused_has_no_loop_that_is_lost() -> None:
+    def two(x: Any, steps: int) -> Any:
+        for _ in range(steps):
+            x = x * 0.5 if x.sum() > 1 else x + 1
+        for _ in range(steps):
+            BOX.total = x
+            x = x * 0.25 if x.sum() > 1 else x + 1
+        return x
+
+    compiled = outlined(two)
+    for k in range(4):
+        assert_equal(outcome(two, (normal(k, 2), 9), k), outcome(compiled, (normal(k, 2), 9), k), exact=True)
+    assert "outlined_loop" in messages(compiled)
+
+
+# -- docs/branching-loops.md
+PAGE = (Path(__file__).parents[1] / "docs" / "branching-loops.md").read_text()
+BLOCK = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)
+EXAMPLES = BLOCK[1] if BLOCK else ""
+ROWS = re.findall(r"^\| `([^|]+)`[^|`]* \| ([^|]+) \| `([^|]+)` \|$", PAGE, re.MULTILINE)
+SURROUNDINGS = """\
+import numpy as np
+import tracejit
+from tracejit import autograd, cat, exp, linalg, rand, randn, stack
+
+class Box: pass
+
+box, m = Box(), tracejit.tensor(np.eye(2) * 2)
+weight = tracejit.ones(2, dtype=tracejit.float64, requires_grad=True)
+
+def density(x):
+    return exp(-0.5 * (x * x).sum())
+
+"""
+GIVEN: dict[str, Callable[[int], tuple[Any, ...]]] = {
+    "metropolis": lambda k: (T.ones(3) * 0.1 * k, 700),
+    "euler": lambda k: (of(1 + 0.1 * k, 2.0), 12.0),
+    "ball": lambda k: (of(1 + 0.1 * k).sum(), of(0.0).sum(), 700),
+    "rejection": lambda k: (T.ones(3) * 0.1 * k, 300),
+    "first_above": lambda k: (normal(k, 700), 300.0),
+    "largest": lambda k: (normal(k, 700, 2),),
+    "langevin": lambda k: (T.ones(3) * 0.1 * k, 400),
+    "bisected": lambda k: (0.0, 2.0 + k, of(3.0).sum()),
+    "walk": lambda k: (T.ones(3) * k, T.zeros(3), 700),
+    "chains": lambda k: (T.ones(3) * 0.1 * k, 700),
+}
+"""The arguments of the examples in each call."""
+
+
+@pytest.mark.parametrize("name", re.findall(r"^def (\w+)", EXAMPLES, re.MULTILINE))
+def test_an_example_of_the_page_is_one_node(name: str) -> None:
+    defined(SURROUNDINGS + EXAMPLES + f"f = {name}\n")
+    function = defined(SURROUNDINGS + EXAMPLES + f"f = {name}\n")
+    compiled = T.compile(function, wait=True)
+    agrees(function, GIVEN[name], compiled=compiled, recordings=5, calls=14)
+    lines = re.findall(r"^ +loop (?:of \d+ steps|while a condition holds)", compiled.explain(verbose=True), re.MULTILINE)
+    assert lines and compiled.stats.piecewise_calls == 0 and not compiled.reasons
+
+
+def test_the_page_has_ten_examples_and_is_short() -> None:
+    assert [*GIVEN] == re.findall(r"^def (\w+)", EXAMPLES, re.MULTILINE)
+    assert len(PAGE.splitlines()) <= 90 and max(map(len, PAGE.splitlines())) <= 120
+    files = re.findall(r"^(\S+\.py) ", PAGE, re.MULTILINE) + re.findall(r"-> (\S+\.py)", PAGE)
+    package = Path(T.__file__).parent
+    assert len(files) == 6 and all((package / file).exists() or (package / "capture" / file).exists() for file in files)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])
+def test_what_the_page_says_of_other_loops_happens(row: tuple[str, str, str]) -> None:
+    step, _, reason = row
+    known = {"outs": "[]", "word": "''", "last": "None"}
+    names = [name for name in known if re.search(rf"\b{name}\b", step)]
+    lines = [*[f"{name} = {known[name]}" for name in names], "for t in range(n):", f"    {step}"]
+    lines += ["    h = h * 0.5 if h.sum() > 1 else h + rand(())", f"return {', '.join(['h', *names])}"]
+    function = defined(SURROUNDINGS + "def f(xs, h, n):\n" + "".join(f"    {line}\n" for line in lines))
+    compiled = T.compile(function, wait=True)
+    for k in range(5):
+        given = normal(k, 2, 2), normal(k, 2), 600
+        assert_equal(outcome(function, given, k), outcome(compiled, given, k))
+    stats = compiled.stats
+    assert reason in messages(compiled), compiled.explain()
+    assert {x.code for x in compiled.reasons} == {"outlined_loop"} and stats.piecewise_calls == 5 - stats.traces, (
+        compiled.explain()
+    )
+
+
+AROUND = {
+    "a try": "try:\n        {loop}\n    except ValueError:\n        pass\n    return h",
+    "a generator": "def steps(h):\n        {loop}\n            yield h\n    for h in steps(h):\n        pass\n    return h",
+    "a nested function": "def grow():\n        nonlocal h\n        h = h + rand(())\n    {loop}\n    return h",
+}
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_where_the_page_says_that_calls_are_eager_they_are(around: str) -> None:
+    deep = " " * (4 if around == "a nested function" else 8)
+    step = "h = h * 0.5 if h.sum() > 1 else h + rand(())"
+    if around == "a nested function":
+        step = f"if h.sum() > 1: h = h * 0.5\n{deep}    else: grow()"
+    text = AROUND[around].format(loop=f"for t in range(n):\n{deep}    {step}")
+    function = defined(SURROUNDINGS + f"def f(h, n):\n    {text}\n")
+    compiled = T.compile(function, wait=True)
+    for k in range(4):
+        assert_equal(outcome(function, (normal(k, 2), 600), k), outcome(compiled, (normal(k, 2), 600), k))
+    assert {x.code for x in compiled.reasons} == {"branching_loop"} and not compiled.stats.compiled_calls, compiled.explain()
+
+
+def test_the_page_is_found() -> None:
+    assert "(branching-loops.md)" in (Path(__file__).parents[1] / "docs" / "loops.md").read_text()

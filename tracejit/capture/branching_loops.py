@@ -1,0 +1,776 @@
+"""Loops whose steps take different paths, as one node of the graph: records each path once, and runs the steps.
+
+A function whose loop branches differently from step to step is recorded again with the loop outlined (syntax/outlined_loops.py).
+Then each step is a call of a function:
+
+1. What the step is given stands in *slots* (path_tree.py): tensors and numbers of the variables that steps assign to, the element,
+   states of generators.
+2. If the paths known so far serve the step, the body made of them computes what it leaves (the interpreter's meaning of the node,
+   ir/interpreter.py); Python does not run.
+3. Else the step runs in Python, on stand-ins of what is in the slots, and is recorded.  Its nodes are taken back and become a path of
+   the tree (step_paths.py).
+4. After the last step one node is appended, which stands for all steps.  Guards follow it: how the loop has ended, and which
+   variables hold which objects.
+
+A step may do nothing but compute, read, draw, and append an item to a list; it has to leave tensors without a gradient, of the kind
+that it was given, and numbers.  A first step that leaves other kinds (`best = None` before the loop) stays outside of the node.
+Where a step does anything else, the recording stops with the reason, and the rest of the call is as in eager mode: then what is in
+the variables may be other objects than eager mode has there, on the same memory.
+
+Nested loops are nodes of the path of a step, with a tree of their own; runs of one loop in different steps share it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from tracejit.capture.call_sites import user_line
+from tracejit.capture.defects import stop_for_defect
+from tracejit.capture.handlers.stand_ins import plain
+from tracejit.capture.handlers.symbols import is_symbolic
+from tracejit.capture.loop_steps import LIVE_IN, SHARED, RecordingPoint, StepValue, outside_value
+from tracejit.capture.path_tree import BASE, GO, OBJECTS, OF_SHARED, WAY, LoopRecord, NoBody, PathTree, Slot, TripCount, identity
+from tracejit.capture.stacked_items import StackedItems
+from tracejit.capture.step_elements import Elements, header_value, step_elements
+from tracejit.capture.step_paths import (
+    HOLDS_STATE,
+    NUMBERS,
+    Refused,
+    StepOutcome,
+    check_tensor,
+    describe_path,
+    number_tensor,
+    number_value,
+    put_together,
+    reachable,
+)
+from tracejit.capture.syntax.loops import UNBOUND
+from tracejit.capture.syntax.outlined_loops import NO_STEP, WAYS, OutlinedLoop
+from tracejit.capture.syntax.pieces import BREAKS, CONTINUES, RETURNS
+from tracejit.core.aval import Aval
+from tracejit.core.dtypes import FROM_NUMPY, bool_, int64
+from tracejit.core.floating import quietly
+from tracejit.core.op import REGISTRY
+from tracejit.ir.graph import Body, Literal, Node
+from tracejit.ir.interpreter import NodeFailed, Runner
+from tracejit.ops.movement.views import detach
+from tracejit.tensor import Tensor
+from tracejit.tensor.base import wrap
+
+if TYPE_CHECKING:
+    from tracejit.capture.tensors import RecordingInterpreter
+
+__all__ = ["LoopRun", "run_outlined_loop"]
+
+_MOST_FIRST: Final = 2
+"""Steps that may stay outside of the node, at most."""
+_MOST_NODES: Final = 30_000
+"""Operations of all bodies that a recording makes, at most: one is made for each path that is found."""
+_MOST_RESTARTS: Final = 4
+"""How often the paths may be forgotten because one of them does not go with the others, at most."""
+
+
+def run_outlined_loop(
+    interpreter: RecordingInterpreter | None,
+    loop: OutlinedLoop,
+    step: FunctionType,
+    pattern: Any,
+    header: tuple[Any, ...],
+    values: tuple[Any, ...],
+    joined: tuple[bool, ...],
+) -> tuple[int, Any]:
+    """Run an outlined loop.
+
+    interpreter: None where nothing is recorded.  step: the function of the step.  pattern, header: of what a `for` loop goes over
+    (step_elements.py), or "while" and ().  values: of the live-in variables.  joined: for each list that gets items,
+    whether nothing but `stack` and the like looks at them.  Returns (how the loop has ended, what the live-out variables hold, then
+    the items of each list as a list), or (RETURNS, the result)."""
+    variables = dict(zip(loop.given, values, strict=True))
+    if interpreter is None:
+        return _plain_steps(loop, step, _plain_elements(pattern, header), variables)
+    recorder = interpreter.recorder
+    run = LoopRun(interpreter, loop, step, variables, joined)
+    recorder.native_depth += 1  # Python code that runs from here on is not the program's, but for steps
+    try:
+        if run.begin(pattern, header) and run.is_worth_a_node():
+            return run.steps()
+        if loop.branches and not run.is_nested:
+            return run.refuse_elements(_plain_elements(pattern, header))
+    finally:
+        recorder.native_depth = run.depth
+    iterable = header_value(pattern, iter(header), lambda f, given, named: recorder.calls.call(f, tuple(given), named))
+    return _plain_steps(loop, run.step, recorder.iteration.iterate(iterable), variables)
+
+
+def _plain_elements(pattern: Any, header: tuple[Any, ...]) -> Iterator[Any]:
+    if pattern == "while":
+        return _for_ever()
+    return iter(header_value(pattern, map(plain, header), lambda f, given, named: f(*given, **named)))
+
+
+def _for_ever() -> Iterator[None]:
+    return iter(lambda: None, 0)
+
+
+def _plain_steps(
+    loop: OutlinedLoop,
+    step: Callable[..., Any],
+    elements: Iterable[Any],
+    variables: dict[str, Any],
+    done: tuple[int, Any] | None = None,
+    items: Sequence[list[Any]] = (),
+) -> tuple[int, Any]:
+    """Run steps one by one.  done: what the step before has returned.  items: those of the steps before."""
+    columns = [[*column] for column in items] or [[] for _ in range(loop.items)]
+    left: dict[str, Any] = {}
+    remaining = iter(elements)
+    while True:
+        if done is None:
+            element = next(remaining, _END)
+            if element is _END:
+                return (CONTINUES, (*[left[name] for name in loop.left], *columns)) if left or any(columns) else (NO_STEP, None)
+            given = [variables[name] for name in loop.given]
+            named, values = step(element, *given) if loop.has_elements else step(*given)
+            done = WAYS.index(named), values
+        way, values = done
+        if way == RETURNS:
+            return way, values
+        left = dict(zip(loop.left, values, strict=False))
+        variables = {**variables, **left}
+        for column, item in zip(columns, values[len(loop.left) :], strict=True):
+            column.append(item)
+        if way == BREAKS:
+            return way, (*left.values(), *columns)
+        done = None
+
+
+_END: Final = object()
+
+
+class LoopRun:
+    """One run of a loop that is recorded.
+
+    tree: the paths that steps have taken.  For each slot of the tree: `arrays`, what it holds; `objects`, for tensors, a number that
+    says which object it is; `entered`, the value of the graph that the loop is given for it, None of a slot that only steps fill.
+    begun: the tensors that the loop was given, by their numbers."""
+
+    def __init__(
+        self,
+        interpreter: RecordingInterpreter,
+        loop: OutlinedLoop,
+        step: FunctionType,
+        variables: dict[str, Any],
+        joined: tuple[bool, ...],
+    ) -> None:
+        self.interpreter, self.recorder = interpreter, interpreter.recorder
+        self.loop, self.function, self.joined = loop, step, joined
+        self.variables = variables
+        self.line = user_line()
+        self.elements: Elements | None = None
+        self.element: Any = None  # the number of the next step's
+        self.trips: TripCount | None = None
+        self.first = self.restarts = 0
+        self.slot_of: dict[str, int] = {}  # by variables; empty until all slots are filled
+        self.depth = self.recorder.native_depth
+        self.is_nested = interpreter.loops_around > 0
+        self.items: list[list[np.ndarray[Any, Any]]] = [[] for _ in range(loop.items)]
+
+    def step(self, *given: Any) -> Any:
+        """Run the step in Python."""
+        branches = self.recorder.branches
+        may_give_up, branches.may_give_up = branches.may_give_up, False
+        self.interpreter.loops_around += 1
+        try:
+            return self._of_program(lambda: self.recorder.calls.call(self.function, given, {}))
+        finally:
+            self.interpreter.loops_around -= 1
+            branches.may_give_up = may_give_up
+
+    def _of_program(self, action: Callable[[], Any]) -> Any:
+        """The result of what is the program's own, in the middle of what is not."""
+        recorder = self.recorder
+        depth, recorder.native_depth = recorder.native_depth, self.depth
+        try:
+            return action()
+        finally:
+            recorder.native_depth = depth
+
+    # -- what the loop goes over
+    def begin(self, pattern: Any, header: tuple[Any, ...]) -> bool:
+        """Note what the loop goes over.  False where it cannot be what a node goes over."""
+        if pattern == "while":
+            return True
+        self.elements = elements = step_elements(
+            self.recorder, pattern, iter(header), self.loop.items > 0 or not self.loop.branches
+        )
+        if elements is None:
+            return False
+        self.element = elements.start
+        self.trips = TripCount(elements.step, 0 if is_symbolic(elements.stop) else elements.stop)
+        return True
+
+    def is_worth_a_node(self) -> bool:
+        """Whether the steps branch, or values decide how many there are."""
+        return self.loop.branches or self._count() is None
+
+    def _has_step(self) -> bool:
+        """Whether there is a step; guarded, where the program decides it."""
+        if self.trips is None or self.elements is None:
+            return True
+        operators = self.recorder.operators
+        return operators.truth(operators.binary("<" if self.trips.step > 0 else ">", self.element, self.elements.stop))
+
+    def _count(self) -> int | None:
+        """How many steps there are, if no value of the program decides it."""
+        if self.elements is None:
+            return None
+        return replace(self.elements, start=self.element).count
+
+    # -- slots
+    def steps(self) -> tuple[int, Any]:
+        """Run all steps."""
+        if not self._has_step():
+            return NO_STEP, None
+        try:
+            self._fill_slots()
+        except Refused as refusal:
+            return self._refuse(str(refusal), None)
+        while True:
+            try:
+                ended = self._follow()
+            except Exception as error:
+                stop_for_defect(self.recorder, error)
+                return self._steps_in_python(self._remaining(done=False))
+            result = self._after(ended) if ended is not None else self._record_step()
+            if result is not None:
+                return result
+
+    def _fill_slots(self) -> None:
+        """Put what the next step is given into slots.  Raises Refused."""
+        interpreter, loop = self.interpreter, self.loop
+        slots: list[Slot] = []
+        tensors: list[Tensor] = []
+        self.count = self._count()
+        self.slot_of = {}
+        slot_of: dict[str, int] = {}
+        self.unbound: set[str] = set()  # live-in variables without a value, until a step has given them one
+        if self.trips is not None:
+            slots.append(Slot(("element",), Aval((), int64), int))
+            tensors.append(number_tensor(interpreter, self.element, int))
+        for name in loop.given:
+            value = self.variables[name]
+            holds = Tensor if isinstance(value, Tensor) else type(plain(value))
+            if value is UNBOUND and name in loop.left:
+                self.unbound.add(name)
+                continue
+            if name not in loop.left or not (holds is Tensor or holds in NUMBERS):
+                continue
+            if holds is Tensor:
+                check_tensor(interpreter, value, name)
+                aval, tensor = Aval(value._array.shape, FROM_NUMPY[value._array.dtype]), value
+            else:
+                aval, tensor = Aval((), NUMBERS[holds]), number_tensor(interpreter, value, holds)
+            slot_of[name] = len(slots)
+            slots.append(Slot(("variable", name), aval, holds))
+            tensors.append(tensor)
+        self.tree = PathTree((self.function.__code__, loop.line), slots, self.trips)
+        if self.elements is not None and self.trips is not None and is_symbolic(self.elements.stop):
+            value = number_value(interpreter, self.elements.stop)
+            self.tree.trips = TripCount(self.trips.step, self.tree.shared_place(value, (interpreter.avals[value], False)))
+        self.fixed = {name: x for name, x in self.variables.items() if name not in slot_of and name not in self.unbound}
+        self.entered: list[int | None] = [interpreter.value_of(x) for x in tensors]
+        self.arrays = [x._array for x in tensors]
+        first: dict[int, int] = {}
+        self.objects = [first.setdefault(id(x), k) if self.tree.is_object(k) else -1 for k, x in enumerate(tensors)]
+        self.begun: dict[int, Tensor] = {k: tensors[k] for k in self.objects if k >= 0}
+        self.begun_objects = [*self.objects]
+        self.made = 0  # steps
+        self.template: Any = None
+        self.states: dict[int, Tensor] = {}  # by slots
+        self.viewed: list[Tensor] = []  # those of whose parts steps have left copies
+        for name, x in [*interpreter.written_in_steps.get(self.function.__code__, ())]:  # runs of a loop have the same slots
+            x = self.fixed.get(name) if name else x
+            if isinstance(x, Tensor) and (value := interpreter.value_of(x)) is not None:
+                self.add_written(x, value)
+                self.arrays.append(x._array.copy())
+                self.objects.append(-1)
+        self.runner: Any = None
+        self.slot_of = slot_of
+
+    def add_written(self, x: Tensor, value: int) -> int:
+        """Give a tensor from before the loop, which steps write to, a slot; one in a variable is known by the name of that.  value:
+        what it holds before the step."""
+        k = len(self.tree.slots)
+        name = next((name for name, y in self.fixed.items() if y is x), "")
+        self.tree.slots.append(Slot(("state", name or id(x)), Aval(x._array.shape, FROM_NUMPY[x._array.dtype]), HOLDS_STATE))
+        self.states[k] = x
+        self.entered += [None] * (k - len(self.entered))
+        self.entered.append(value)
+        known = self.interpreter.written_in_steps.setdefault(self.function.__code__, [])
+        if not any(name == other if name else x is y for other, y in known):
+            known.append((name, x))
+        return k
+
+    def _value(self, k: int, known: dict[int, Tensor]) -> Any:
+        """What a slot holds, as a plain value.  known: tensors that have been made, by the numbers of objects."""
+        holds = self.tree.slots[k].holds
+        if holds in NUMBERS:
+            return holds(self.arrays[k])
+        number = self.objects[k]
+        if number not in known:
+            before = self._real_object(number)
+            known[number] = wrap(self.arrays[k]) if before is None else before
+        return known[number]
+
+    def _object_from_before(self, number: int) -> Tensor | None:
+        """The object of this number, if the loop was given it or steps read it; None of one that a step has made."""
+        if number <= OF_SHARED:
+            return self.interpreter.defined[self.tree.objects[OF_SHARED - number]]
+        return self.begun.get(number)
+
+    def _real_object(self, number: int) -> Tensor | None:
+        """The same for code that is not recorded: in a step of another loop, what a stand-in of that stands for."""
+        return self.recorder.stands_for(self._object_from_before(number))  # type: ignore[no-any-return]
+
+    def _store_states(self) -> None:
+        """Bring generators to the states that the steps have left."""
+        for k, state in self.states.items():
+            state._array[...] = self.arrays[k]
+
+    # -- a step by known paths
+    def _follow(self) -> int | None:
+        """Make a step by the paths that are known.  Returns how it has ended; None where they do not serve it."""
+        if self.runner is None:
+            return None
+        run, places, carried = self.runner
+        slots = range(len(self.tree.slots))
+        values = {GO: np.array(True), WAY: np.array(0), BASE: np.array(self._first_object())}
+        values.update({(LIVE_IN, k): self.arrays[k] for k in slots})
+        values.update({identity(k): np.array(self.objects[k]) for k in slots})
+        try:
+            outputs = quietly(run, [values[x] if x in values else self._shared(x[1]) for x in places])
+        except NodeFailed:
+            return None
+        results = dict(zip(carried, outputs, strict=False))
+        self.arrays = [results[LIVE_IN, k] for k in slots]
+        self.objects = [int(results[identity(k)]) if self.tree.is_object(k) else -1 for k in slots]
+        for column, row in zip(self.items, outputs[len(carried) :], strict=True):
+            column.append(row)
+        return CONTINUES if self.tree.is_counted else int(results[WAY])
+
+    def _first_object(self) -> int:
+        """The number of the first object that the step makes."""
+        return OBJECTS * (1 + self.made)
+
+    def _shared(self, k: int) -> Any:
+        x = outside_value(self.interpreter, self.tree.shared[k])
+        return x._array if isinstance(x, Tensor) else x._value
+
+    # -- a step in Python
+    def _record_step(self) -> tuple[int, Any] | None:
+        """Make a step in Python, and add its path.  Returns what `_after` does."""
+        interpreter, recorder = self.interpreter, self.recorder
+        self._store_states()
+        outer = RecordingPoint.of(interpreter)
+        guarded = recorder.numbers_guarded()
+        states = {id(x): interpreter.values[id(x)] for x in (*self._drawn_from(), *self.states.values())}
+        stand_ins = self._stand_ins()
+        begin = RecordingPoint.of(interpreter)
+        live_ins = [interpreter.values[id(x)] for x in stand_ins]
+        before = reachable(recorder, self.function, self.fixed.values())
+        given = self._arguments(stand_ins)
+        try:
+            named, values = self.step(*given)
+        except BaseException:
+            recorder.stop("outlined_loop", f"the loop at {self.line}: a step has raised an error")
+            raise
+        way = WAYS.index(named)
+        if recorder.stopped:
+            return self._go_on(way, values, stand_ins)
+        try:
+            if isinstance(before, str):
+                raise Refused(before)
+            outcome = describe_path(self, outer, begin, live_ins, way, values, before)
+            if outcome.changes and not self.made and self.first < _MOST_FIRST and way == CONTINUES and not self.loop.items:
+                return self._stay_outside(stand_ins, live_ins, values)
+            if outcome.changes:
+                raise Refused(f"{outcome.changes!r} holds other kinds of things after some steps")
+            self._add_path(outcome)
+            self._take_back(outer, stand_ins, states, guarded)
+        except (Refused, NoBody) as refusal:
+            recorder.stop("outlined_loop", f"the loop at {self.line}: {refusal}")
+            return self._go_on(way, values, stand_ins)
+        except Exception as error:
+            stop_for_defect(recorder, error)
+            return self._go_on(way, values, stand_ins)
+        self._assign(outcome)
+        return self._after(way)
+
+    def _drawn_from(self) -> list[Tensor]:
+        """The states of generators that the recording has a value for."""
+        interpreter = self.interpreter
+        return [interpreter.defined[v] for x in [*interpreter.states] if (v := interpreter.values.get(x)) is not None]
+
+    def _stand_ins(self) -> list[Tensor]:
+        """What a step is given for each slot: a new tensor, also where two slots hold one object, since they may hold two in other
+        steps; and the states of generators."""
+        result = [self.states[k] if k in self.states else wrap(array) for k, array in enumerate(self.arrays)]
+        for x in result:
+            self.interpreter._define(x)
+        self.recorder.keep += result
+        known: dict[int, Tensor] = {}
+        for k, x in enumerate(result):
+            if self.tree.is_object(k):
+                before = self._real_object(self.objects[k])
+                real = known.setdefault(self.objects[k], x if before is None else before)
+                self.recorder.loop_stand_ins[id(x)] = x, real
+        return result
+
+    def _arguments(self, stand_ins: Sequence[Tensor]) -> list[Any]:
+        """The arguments of the step."""
+        recorder, given = self.recorder, []
+        define = recorder.extracted_numbers.define_element
+        if self.elements is not None:
+            number, at = define(stand_ins[0], int(self.arrays[0])), self.elements.at
+            given.append(self._of_program(lambda: at(number)))
+        for name in self.loop.given:
+            k = self.slot_of.get(name)
+            if k is None and name in self.unbound:
+                k = self._slot_made(name)
+            if k is None:
+                given.append(self.variables[name])
+                continue
+            holds = self.tree.slots[k].holds
+            if holds is bool:
+                given.append(self._take(stand_ins[k]))
+            else:
+                given.append(define(stand_ins[k], holds(self.arrays[k])) if holds in NUMBERS else stand_ins[k])
+        return given
+
+    def _slot_made(self, name: str) -> int | None:
+        """The slot of a variable that had no value before the loop; None before a step has given it one."""
+        return next((k for k, slot in enumerate(self.tree.slots) if slot.key == ("variable", name)), None)
+
+    def _add_path(self, outcome: StepOutcome) -> None:
+        """Add the path of a step to the tree.  Raises Refused or NoBody."""
+        interpreter = self.interpreter
+
+        def outside(x: StepValue) -> StepValue:
+            return self.tree.shared_place(x[1], (interpreter.avals[x[1]], False)) if x[0] == SHARED else x
+
+        def insert() -> str:
+            return self.tree.insert(outcome.path, outcome.end, outside)
+
+        why = insert()
+        if why and self.restarts < _MOST_RESTARTS:  # tensors have become those of slots, or a nested loop is another one
+            self.restarts += 1
+            self.tree.clear()
+            why = insert()
+        if why:
+            raise Refused(why)
+        _, graph, places = self.tree.body()
+        interpreter.path_nodes += len(graph.nodes)
+        if interpreter.path_nodes > _MOST_NODES:
+            raise Refused("there are too many paths, or they are too long")
+        if self.tree.is_counted and self.count is None:
+            raise NoBody("it appends items to a list, and values decide how many steps it has")
+        self.runner = Runner(graph), places, self.tree.carried()
+
+    def _take_back(
+        self, outer: RecordingPoint, stand_ins: Sequence[Tensor], states: dict[int, int], guarded: frozenset[Any]
+    ) -> None:
+        """Take back what a step has recorded, but for what it has read."""
+        interpreter, recorder = self.interpreter, self.recorder
+        backward_ran = interpreter.backward_ran
+        generators = {id(x) for x in self.states.values()} & {*interpreter.states}
+        del interpreter.leaves[outer.leaves :]
+        interpreter.gradients = outer.gradients
+        interpreter.truncate(outer.mark)
+        interpreter.path_trees = {v: x for v, x in interpreter.path_trees.items() if v < outer.values}  # ids are used again
+        interpreter.loop_constants = {v for v in interpreter.loop_constants if v < outer.values}
+        interpreter.backward_ran = backward_ran
+        for number in generators:
+            interpreter.states.add(number)
+        recorder.keep_guarded(guarded)
+        for x in stand_ins:
+            interpreter.defined.pop(interpreter.values.pop(id(x), -1), None)
+        for k, x in self.states.items():
+            entered = states.get(id(x), self.entered[k])
+            assert entered is not None
+            interpreter.values[id(x)] = entered
+            interpreter.defined[entered] = x
+        recorder.extracted_numbers.forget_lost_tensors()
+
+    def _assign(self, outcome: StepOutcome) -> None:
+        """Put what a step has left into slots."""
+        left, objects, arrays = outcome.end.left, self.objects, self.arrays
+        for k in range(len(arrays), len(self.tree.slots)):  # slots that the step has brought
+            arrays, objects = [*arrays, outcome.contents[k]], [*objects, -1]
+        first: dict[StepValue, int] = {}
+        self.arrays, self.objects = [*arrays], [*objects]
+        for k, place in left.items():
+            if place[0] == LIVE_IN:
+                self.arrays[k], self.objects[k] = arrays[place[1]], objects[place[1]]
+            elif place[0] == SHARED and self.tree.is_object(k):
+                self.arrays[k], self.objects[k] = outcome.contents[k], self.tree.number_of(place[1])
+            else:
+                self.arrays[k] = outcome.contents[k]
+                self.objects[k] = self._first_object() + first.setdefault(place, k) if self.tree.is_object(k) else -1
+        if self.trips is not None:
+            self.arrays[0] = np.array(int(arrays[0]) + self.trips.step)
+        for column, row in zip(self.items, outcome.rows, strict=True):
+            column.append(row)
+
+    def _stay_outside(
+        self, stand_ins: Sequence[Tensor], live_ins: Sequence[int], values: Sequence[Any]
+    ) -> tuple[int, Any] | None:
+        """Leave the nodes of the first step where they are: stand-ins become what they stand for.  live_ins: the values of stand-ins
+        before the step.  Returns None if there is another step, else the result of the loop."""
+        interpreter = self.interpreter
+        self.first += 1
+        known: dict[int, int] = {}
+        for x, v, entered in zip(
+            stand_ins, live_ins, self.entered, strict=False
+        ):  # what the step was the first to write to comes last
+            assert entered is not None
+            known[v] = entered
+            if interpreter.values[id(x)] == v:
+                interpreter.values[id(x)] = entered
+        for at, node in enumerate(interpreter.nodes):
+            if any(type(x) is int and x in known for x in node.operands):
+                operands = tuple([known.get(x, x) if type(x) is int else x for x in node.operands])
+                interpreter.nodes[at] = Node(node.op, operands, node.attributes, node.outputs, node.line)
+        for v, record in interpreter.path_trees.items():
+            starts = {key: start if start is None else known.get(start, start) for key, start in record.starts.items()}
+            tree = record.tree.with_shared(lambda value: known.get(value, value))
+            interpreter.path_trees[v] = replace(record, tree=tree, starts=starts)
+        originals = {id(x): self.begun[j] for x, j in zip(stand_ins, self.begun_objects, strict=False) if j in self.begun}
+        left = [originals.get(id(x), x) for x in values]
+        self.variables = {**self.variables, **dict(zip(self.loop.left, left, strict=True))}
+        if self.trips is not None:
+            self.element = self.recorder.operators.binary("+", self.element, self.trips.step)
+        if not self._has_step():
+            return CONTINUES, tuple(left)
+        self._fill_slots()
+        return None
+
+    # -- after a step
+    def _after(self, way: int) -> tuple[int, Any] | None:
+        """What follows a step that has ended so: None for another one, or the result of the loop."""
+        self.made += 1
+        if way == CONTINUES and (self.trips is None or self._is_inside()):
+            return None
+        self._store_states()
+        if self.recorder.stopped:
+            return way, self._plain_result(way)
+        try:
+            return self._emit(way)
+        except (Refused, NoBody) as refusal:
+            return self._refuse(str(refusal), way)
+        except Exception as error:
+            stop_for_defect(self.recorder, error)
+            return way, self._plain_result(way)
+
+    def _is_inside(self) -> bool:
+        """Whether there is a next element."""
+        assert self.trips is not None and self.elements is not None
+        element, stop = int(self.arrays[0]), plain(self.elements.stop)
+        return bool(element < stop if self.trips.step > 0 else element > stop)
+
+    def _emit(self, way: int) -> tuple[int, Any]:
+        """Append the node that stands for all steps, and guards on how they have ended.  Returns the result of the loop.  Raises
+        Refused or NoBody."""
+        interpreter, tree = self.interpreter, self.tree
+        op, graph, places = tree.body()
+        carried = tree.carried()
+        given = {x: self._entered_value(x) for x in carried}
+        operands = [given[x] if x in given else self._without_gradient(tree.shared[x[1]]) for x in places]
+        attributes: dict[str, Any] = {"body": Body(graph), "carried": len(carried)}
+        if tree.is_counted:
+            attributes.update(sliced=0, count=self.made, reverse=False)
+        ends = {GO: np.array(False), WAY: np.array(way), BASE: np.array(0)}
+        results = [
+            wrap(np.array(self.arrays[x[1]] if x[0] == LIVE_IN else self.objects[x[1]] if x not in ends else ends[x]))
+            for x in carried
+        ]
+        rows = [wrap(np.stack(column)) for column in self.items]
+        named = tuple(sorted(attributes.items()))
+        node = interpreter._append(op, (), tuple(operands), named, (*results, *rows), interpreter._line())
+        interpreter.evaluated[node.outputs[0]] = False
+        starts = {slot.key: self.entered[k] if k < len(self.entered) else None for k, slot in enumerate(tree.slots)}
+        begun = {tree.slots[k].key: number for k, number in enumerate(self.begun_objects) if number >= 0}
+        interpreter.path_trees[node.outputs[0]] = LoopRecord(tree, starts, begun, tuple(tree.names()))
+        at = dict(zip(carried, results, strict=True))
+        if not tree.is_counted:
+            self._take(at[WAY])
+        for k, state in self.states.items():
+            write = REGISTRY["write"]
+            operands = [interpreter.values[id(state)], interpreter.values[id(at[LIVE_IN, k])]]
+            interpreter.nodes.append(Node(write, tuple(operands), (), (interpreter._define(state),), interpreter._line()))
+            interpreter.evaluated[interpreter.nodes[-1].outputs[0]] = False
+            interpreter._wrote = interpreter._wrote or id(state) not in interpreter.states
+        self._guard_objects(at)
+        return self._result(way, at, rows)
+
+    def _entered_value(self, place: StepValue) -> int:
+        """The value of the graph that the loop is given for what it carries."""
+        if place == GO:
+            return self._filled(True, bool_)
+        if place == WAY:
+            return self._filled(0, int64)
+        if place == BASE:
+            return self._filled(OBJECTS, int64)
+        kind, k = place
+        if kind == LIVE_IN:
+            entered = self.entered[k] if k < len(self.entered) else None
+            aval = self.tree.slots[k].aval
+            return self._filled(0, aval.dtype, aval.shape) if entered is None else entered
+        return self._filled(self.begun_objects[k] if k < len(self.begun_objects) else -1, int64)
+
+    def _filled(self, value: Any, dtype: Any, shape: tuple[int, ...] = ()) -> int:
+        tensor = self.interpreter.bind(REGISTRY["full"], (value,), {"shape": shape, "dtype": dtype})
+        number = self.interpreter.values[id(tensor)]
+        self.interpreter.loop_constants.add(number)
+        return number
+
+    def _take(self, tensor: Tensor) -> Any:
+        """The value of a tensor, guarded; it is no branch of the program's."""
+        interpreter, value = self.interpreter, tensor._array.item()
+        expected = (("expected", Literal(value)),)
+        operands = (interpreter.values[id(tensor)],)
+        interpreter.nodes.append(Node(interpreter._guard, operands, expected, (), interpreter._line()))
+        return value
+
+    def _without_gradient(self, v: Any) -> int:
+        """A shared value as an operand of the node."""
+        interpreter = self.interpreter
+        if v not in interpreter.requires_grad:
+            return v  # type: ignore[no-any-return]
+        copy = interpreter._append_same(detach, v, wrap(interpreter.defined[v]._array))
+        interpreter.evaluated[copy] = False
+        return copy
+
+    def _guard_objects(self, at: dict[StepValue, Tensor]) -> None:
+        """Guard which objects the slots hold in the end."""
+        bind, tree = self.interpreter.bind, self.tree
+        holding = [k for k in range(len(tree.slots)) if tree.is_object(k) and self.objects[k] != -1]
+        for k in holding:
+            self._take(bind(REGISTRY["minimum"], (at[identity(k)], OBJECTS), {}))
+        for n, k in enumerate(holding):
+            for j in holding[:n]:
+                if tree.slots[j].aval == tree.slots[k].aval and min(self.objects[j], self.objects[k]) >= OBJECTS:
+                    self._take(bind(REGISTRY["eq"], (at[identity(j)], at[identity(k)]), {}))
+
+    def _result(self, way: int, at: dict[StepValue, Tensor], rows: Sequence[Tensor]) -> tuple[int, Any]:
+        """The result of the loop."""
+        slots = self.tree.slots
+        known: dict[int, Tensor] = {}
+
+        def held(k: int) -> Any:
+            holds, x = slots[k].holds, at[LIVE_IN, k]
+            if holds is bool:
+                return self._take(x)
+            if holds in NUMBERS:
+                return self.recorder.extracted_numbers.define_element(x, holds(self.arrays[k]))
+            number = self.objects[k]
+            before = self._object_from_before(number)
+            return known.setdefault(number, x) if before is None else before
+
+        by_key = {slot.key: k for k, slot in enumerate(slots)}
+        if way == RETURNS:
+            leaves = [held(k) for key, k in by_key.items() if key[0] == "return"]
+            return way, put_together(self.recorder, self.template, iter(leaves))
+        left = [held(by_key["variable", x]) if ("variable", x) in by_key else self.fixed.get(x, UNBOUND) for x in self.loop.left]
+        return way, self.recorder.mark_created((*left, *[[StackedItems(x, self.made)] for x in rows]))
+
+    # -- where the recording stops
+    def _refuse(self, why: str, way: int | None) -> tuple[int, Any]:
+        """Stop the recording, and make the remaining steps in Python.  way: how the last step has ended; None before the first."""
+        self.recorder.stop("outlined_loop", f"the loop at {self.line}: {why}")
+        return self._steps_in_python(self._remaining(first=True)) if way is None else (way, self._plain_result(way))
+
+    def refuse_elements(self, elements: Iterator[Any]) -> tuple[int, Any]:
+        """Stop the recording, since a node cannot go over these elements, and make all steps in Python."""
+        self.recorder.stop(
+            "outlined_loop", f"the loop at {self.line}: it goes over neither a range nor a tensor that needs no gradient"
+        )
+        return self._steps_in_python(elements)
+
+    def _steps_in_python(self, elements: Iterator[Any], done: tuple[int, Any] | None = None) -> tuple[int, Any]:
+        """Make the steps for these elements in Python.  done: see `_plain_steps`."""
+        items = [[wrap(x) for x in column] for column in self.items]
+        variables = self._plain_variables()
+        return self._of_program(  # type: ignore[no-any-return]
+            lambda: _plain_steps(self.loop, self.function, elements, variables, done, items)
+        )
+
+    def _go_on(self, way: int, values: Any, stand_ins: Sequence[Tensor]) -> tuple[int, Any]:
+        """Make the remaining steps in Python, after one that has ended so."""
+        originals = {id(x): k for k, x in enumerate(stand_ins)}
+        for k, x in enumerate(stand_ins):
+            self._hand_over_state(x, k)
+        seen: set[int] = set()
+        for container in [*self.recorder.created.values(), *self.variables.values()]:
+            if type(container) in (list, dict):
+                self._original(container, originals, seen)
+        values = self._original(values, originals, seen)
+        return self._steps_in_python(self._remaining(), (way, values))
+
+    def _hand_over_state(self, stand_in: Tensor, k: int) -> None:
+        """Give the object that a stand-in stands for what the step has changed of it besides contents."""
+        before = self._real_object(self.objects[k]) if self.tree.is_object(k) else None
+        if before is None:
+            return
+        before.__dict__.update(vars(stand_in))
+        if stand_in._grad is not None:
+            before._grad = stand_in._grad
+        if stand_in._array is not self.arrays[k] or stand_in._requires_grad or stand_in._node is not None:
+            self.interpreter.become(before, stand_in)
+
+    def _original(self, x: Any, originals: dict[int, int], seen: set[int]) -> Any:
+        """What a stand-in stands for; a tuple without stand-ins for one with some; else `x` itself.  Lists and dictionaries that
+        stand-ins were put into get what these stand for.  seen: the ids of those that were looked through."""
+        kind = type(x)
+        if kind is tuple:
+            parts = tuple([self._original(y, originals, seen) for y in x])
+            return parts if any(y is not z for y, z in zip(parts, x, strict=True)) else x
+        if kind in (list, dict) and id(x) not in seen:
+            seen.add(id(x))
+            for key, y in list(enumerate(x) if kind is list else x.items()):
+                if (original := self._original(y, originals, seen)) is not y:
+                    x[key] = original
+        before = self._real_object(self.objects[originals[id(x)]]) if id(x) in originals else None
+        return x if before is None else before
+
+    def _plain_variables(self) -> dict[str, Any]:
+        known: dict[int, Tensor] = {}
+        slots = self.slot_of
+        return {
+            name: self._value(slots[name], known) if name in slots else self.recorder.stands_for(plain(x))
+            for name, x in self.variables.items()
+        }
+
+    def _plain_result(self, way: int) -> Any:
+        """What the loop gives, from what the slots hold."""
+        known: dict[int, Tensor] = {}
+        by_key = {slot.key: k for k, slot in enumerate(self.tree.slots)}
+        if way == RETURNS:
+            leaves = [self._value(k, known) for key, k in by_key.items() if key[0] == "return"]
+            return put_together(None, self.template, iter(leaves))
+        left = [
+            self._value(by_key["variable", x], known) if ("variable", x) in by_key else self.fixed.get(x, UNBOUND)
+            for x in self.loop.left
+        ]
+        return (*left, *[[wrap(x) for x in column] for column in self.items])
+
+    def _remaining(self, first: bool = False, done: bool = True) -> Iterator[Any]:
+        """The elements of the steps that are still to be made.  first: no step was made, and the slots are not filled.  done: whether
+        the step for the element in the slots was made."""
+        if self.elements is None or self.trips is None:
+            return _for_ever()
+        start = plain(self.element) if first else int(self.arrays[0]) + (self.trips.step if done else 0)
+        return map(self.elements.at, range(start, plain(self.elements.stop), self.trips.step))

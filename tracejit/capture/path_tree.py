@@ -1,0 +1,554 @@
+"""The paths that the steps of a loop take, as a tree, and the body of a loop node that takes any of them.
+
+A *path* is what one step did, as nodes by their places (`StepNode`), with a guard where a value decided how it goes on.  Two paths
+are the same up to the first guard that came out otherwise; a tree of *segments* holds each common part once.
+
+    n0, n1, guard v --True--> n2, n3, end             n0; n1; n2; n3; n4
+                    --False-> n4, end         ->      x = where(v, n3, n4)
+
+The body computes all segments in a row, without jumps, and selects what a step leaves by the values that decide.  A *mask* says
+whether a segment is on the path of the step.  Where a guard has one known outcome, the body has a guard: the mask implies the
+outcome.  So the loop leaves where a step takes a path that nobody has seen, and the selected values are those of the path taken:
+what the others compute (NaN, infinity) reaches nothing.  Where its mask does not hold, a nested loop makes no step, and an operation
+that looks at positions, which may be out of range, looks at positions 0.  Another operation that may raise or leave by itself is
+possible only where all paths have it.
+
+*Slots* are what a step is given and leaves: the element of a `range`, variables, states of generators, and what `return` in a step
+gives.  Each slot of a tensor has a number beside it that says which object it is: one that the loop was given, or one that a step has
+made.  So what follows the loop knows whether two variables hold one object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from tracejit.capture.loop_steps import LIVE_IN, LOCAL, SHARED, StepNode, StepValue, ValueKind, body_graph
+from tracejit.capture.syntax.pieces import CONTINUES
+from tracejit.core.aval import Aval
+from tracejit.core.dtypes import INTEGER, bool_, int64
+from tracejit.core.op import REGISTRY, Kind, Op
+from tracejit.ir.graph import Body, Graph, Literal, Node
+from tracejit.ir.loop import LOOP_OF_PATHS, WHILE_OF_PATHS
+from tracejit.tensor import Tensor
+
+__all__ = [
+    "BASE", "GO", "MOST_PATHS", "OBJECTS", "OF_SHARED", "WAY", "LoopNode", "LoopRecord", "NoBody", "PathEnd", "PathTree", "Segment",
+    "Slot", "TripCount", "identity",
+]  # fmt: skip
+
+MOST_PATHS: Final = 64
+"""Paths of one body, at most."""
+GO: Final[StepValue] = ("go", 0)
+WAY: Final[StepValue] = ("way", 0)
+BASE: Final[StepValue] = ("base", 0)
+"""Carried beside slots: whether there is a further step; how the last step has ended; the first number of objects that the step
+makes."""
+OBJECTS: Final = 1024
+"""The first number of an object that a step makes; the numbers for each step: more than there are slots."""
+OF_SHARED: Final = -2
+"""The number of the first object that steps read from before the loop; those of the others are smaller."""
+_TRUTH: Final = Aval((), bool_)
+_NUMBER: Final = Aval((), int64)
+
+
+def identity(slot: int) -> StepValue:
+    """The place of the number that says which object a slot holds."""
+    return "object", slot
+
+
+class NoBody(Exception):
+    """There is no loop node for these paths.  The message says why, for users."""
+
+
+@dataclass(slots=True)
+class Slot:
+    """key: ("element",), ("variable", name), ("state", a variable or the id of its tensor), or ("return", number); equal slots of two
+    trees have equal keys.  aval: of what it holds.  holds: the type of that: Tensor, int, float or bool; object of a state."""
+
+    key: tuple[Hashable, ...]
+    aval: Aval
+    holds: type
+
+
+@dataclass(frozen=True, slots=True)
+class TripCount:
+    """The elements of the loop, integers from a start on, `step` apart, up to a `stop`: an int, or the place of one.  None of a loop
+    that has no elements."""
+
+    step: int
+    stop: int | StepValue
+
+
+@dataclass(slots=True)
+class PathEnd:
+    """How a path ends.  way: CONTINUES, BREAKS or RETURNS.  left: the place of what each slot holds then; a slot that is not there
+    holds what it held.  items: the items for lists."""
+
+    way: int
+    left: dict[int, StepValue]
+    items: tuple[StepValue, ...] = ()
+
+
+@dataclass(slots=True)
+class Segment:
+    """Nodes in a row, and what follows: an end, or a guard on `decided` whose outcomes lead to other segments."""
+
+    nodes: list[StepNode] = field(default_factory=list)
+    decided: StepValue | None = None
+    line: str = ""
+    following: dict[Literal, Segment] = field(default_factory=dict)
+    end: PathEnd | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is not known yet what follows."""
+        return self.end is None and self.decided is None
+
+
+@dataclass(frozen=True, slots=True)
+class LoopNode(StepNode):
+    """A nested loop.
+
+    tree: the paths of its steps, whose shared values are places of the path around it.  starts: by keys of slots, the places of what
+    they hold at first; None of a slot that steps fill.  begun: by keys of slots of tensors, the number of the object that they hold
+    at first.  names: what its outputs are (`PathTree.names`)."""
+
+    tree: PathTree = None  # type: ignore[assignment]
+    starts: Mapping[Any, StepValue | None] = field(default_factory=dict)
+    begun: Mapping[Any, int] = field(default_factory=dict)
+    names: tuple[Hashable, ...] = ()
+
+    def is_like(self, other: StepNode) -> bool:
+        """Whether both are runs of one loop from the same state; their paths may differ, and what steps have filled."""
+        if not isinstance(other, LoopNode) or (self.tree.loop, self.tree.trips) != (other.tree.loop, other.tree.trips):
+            return False
+        if self.tree.trips is not None and type(self.tree.trips.stop) is tuple and self.tree.shared[0] != other.tree.shared[0]:
+            return False
+        common = self.starts.keys() & other.starts.keys()
+        slots = {slot.key: (slot.aval, slot.holds) for slot in other.tree.slots}
+        return all(
+            self.starts[slot.key] == other.starts[slot.key]
+            and self.begun.get(slot.key) == other.begun.get(slot.key)
+            and slots[slot.key] == (slot.aval, slot.holds)
+            for slot in self.tree.slots
+            if slot.key in common
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LoopRecord:
+    """What a loop node of a recording stands for: the fields of a LoopNode, with values of the recording as places."""
+
+    tree: PathTree
+    starts: Mapping[Any, int | None]
+    begun: Mapping[Any, int]
+    names: tuple[Hashable, ...]
+
+
+class PathTree:
+    """The paths of the steps of one loop.
+
+    loop: what tells it from other loops.  slots: see the module; `trips` that of the elements, whose slot is the first one.  shared:
+    what all steps read, by the keys that its owner gives; a place (SHARED, k) is the k-th of them.  objects: those among them that
+    steps have put into slots, in the order of their numbers."""
+
+    def __init__(self, loop: Hashable, slots: list[Slot], trips: TripCount | None) -> None:
+        self.loop, self.slots, self.trips = loop, slots, trips
+        self.shared: list[Any] = []
+        self.shared_kinds: list[ValueKind] = []
+        self.objects: list[Any] = []
+        self.root = Segment()
+        self.kinds: dict[StepValue, ValueKind] = {}  # of local values
+        self.paths = 0
+        self.collects = 0  # lists that each step has an item for
+
+    # -- paths
+    def insert(self, path: Sequence[StepNode], end: PathEnd, outside: Callable[[StepValue], StepValue]) -> str:
+        """Add a path, if it is new.  outside: the place in this tree of one of the path that no node of it computes.  Returns why the
+        tree cannot have it, for users; "" if it has it."""
+        names: dict[StepValue, StepValue] = {}
+
+        def place(x: StepValue) -> StepValue:
+            if x not in names and x[0] in (LIVE_IN, SHARED):
+                names[x] = outside(x)
+            return names.get(x, x)
+
+        segment, at, is_new = self.root, 0, self.root.is_open and not self.root.nodes
+        for node in path:
+            if node.node.op.kind is Kind.GUARD:
+                decided, expected = place(node.operands[0]), node.node.attrs["expected"]
+                if is_new:
+                    segment.decided, segment.line = decided, node.node.line
+                elif at < len(segment.nodes) or segment.decided != decided:
+                    return _differs(node)
+                is_new = expected not in segment.following
+                segment, at = segment.following.setdefault(expected, Segment()), 0
+                continue
+            renamed = _with_places(node, place)
+            if is_new:
+                segment.nodes.append(replace(renamed, outputs=self._local(node.kinds)))
+            elif at == len(segment.nodes) or not self._takes(segment, at, renamed):
+                return _differs(node)
+            names.update(_same_outputs(node, segment.nodes[at]))
+            at += 1
+        left = {place((LIVE_IN, k))[1]: place(x) for k, x in end.left.items()}
+        items = tuple(map(place, end.items))
+        if is_new:
+            segment.end = PathEnd(end.way, left, items)
+            self.paths += 1
+            self.collects = len(items)
+            return "" if self.paths <= MOST_PATHS else f"its steps take more than {MOST_PATHS} paths"
+        known = segment.end
+        if known is None or at < len(segment.nodes) or (known.way, known.left, known.items) != (end.way, left, items):
+            return "steps that take the same branches leave different things"
+        return ""
+
+    def _local(self, kinds: Sequence[ValueKind]) -> tuple[StepValue, ...]:
+        """New places of values that steps compute."""
+        outputs = tuple([(LOCAL, len(self.kinds) + k) for k in range(len(kinds))])
+        self.kinds.update(zip(outputs, kinds, strict=True))
+        return outputs
+
+    def _takes(self, segment: Segment, at: int, node: StepNode) -> bool:
+        """Whether a node does what the node of a segment does; a nested loop gets the slots and paths of both."""
+        known = segment.nodes[at]
+        if not isinstance(known, LoopNode):
+            return not isinstance(node, LoopNode) and known.is_like(node) and known.position == node.position
+        if not isinstance(node, LoopNode) or not known.is_like(node):
+            return False
+        tree, slots = known.tree, {slot.key: k for k, slot in enumerate(known.tree.slots)}
+        new = [slot for slot in node.tree.slots if slot.key not in slots]
+        for slot in new:
+            slots[slot.key] = len(tree.slots)
+            tree.slots.append(slot)
+            if (start := node.starts[slot.key]) is not None and start in tree.shared:  # paths read what others write to
+                tree.replace_place((SHARED, tree.shared.index(start)), (LIVE_IN, slots[slot.key]))
+        starts, begun = {**node.starts, **known.starts}, {**node.begun, **known.begun}
+        more = [k for k, name in enumerate(node.names) if name not in known.names]
+        segment.nodes[at] = replace(
+            known,
+            starts=starts,
+            begun=begun,
+            names=(*known.names, *[node.names[k] for k in more]),
+            kinds=(*known.kinds, *[node.kinds[k] for k in more]),
+            outputs=(*known.outputs, *self._local([node.kinds[k] for k in more])),
+        )
+        of_start = {start: (LIVE_IN, slots[key]) for key, start in starts.items() if key[0] == "state"}  # type: ignore[index]
+        other = node.tree
+
+        def outside(x: StepValue) -> StepValue:
+            if x[0] == LIVE_IN:
+                return LIVE_IN, slots[other.slots[x[1]].key]
+            key = other.shared[x[1]]
+            return of_start.get(key) or tree.shared_place(key, other.shared_kinds[x[1]])
+
+        return not any(tree.insert(path, end, outside) for path, end in other.all_paths())
+
+    def replace_place(self, old: StepValue, new: StepValue) -> None:
+        """Have all paths read a value at another place."""
+
+        def place(x: Any) -> Any:
+            return new if x == old else x
+
+        waiting = [self.root]
+        while waiting:
+            segment = waiting.pop()
+            segment.nodes = [_with_places(node, place) for node in segment.nodes]
+            segment.decided = place(segment.decided)
+            if segment.end is not None:
+                left = {k: place(x) for k, x in segment.end.left.items()}
+                segment.end = PathEnd(segment.end.way, left, tuple(map(place, segment.end.items)))
+            waiting += segment.following.values()
+
+    def shared_place(self, key: Hashable, kind: ValueKind) -> StepValue:
+        """The place of what all steps read."""
+        if key not in self.shared:
+            self.shared.append(key)
+            self.shared_kinds.append(kind)
+        return SHARED, self.shared.index(key)
+
+    def with_shared(self, place: Callable[[Any], Hashable]) -> PathTree:
+        """The same tree with other keys of what its steps share."""
+        other = copy(self)
+        other.shared, other.shared_kinds, other.slots = list(map(place, self.shared)), [*self.shared_kinds], [*self.slots]
+        return other
+
+    def clear(self) -> None:
+        """Forget all paths, and what they share."""
+        self.root, self.kinds, self.paths = Segment(), {}, 0
+        kept = 1 if self.trips is not None and type(self.trips.stop) is tuple else 0  # the number that ends the loop comes first
+        del self.shared[kept:], self.shared_kinds[kept:]
+
+    def all_paths(self) -> Iterator[tuple[list[StepNode], PathEnd]]:
+        """The paths, each with its guards."""
+        waiting: list[tuple[Segment, list[StepNode]]] = [(self.root, [])]
+        while waiting:
+            segment, before = waiting.pop()
+            path = [*before, *segment.nodes]
+            if segment.end is not None:
+                yield path, segment.end
+            for expected, following in segment.following.items():
+                node = Node(REGISTRY["guard"], (), (("expected", expected),), (), segment.line)
+                guard = StepNode(node, (segment.decided,), node.attributes, True, (), ())
+                waiting.append((following, [*path, guard]))
+
+    # -- the body
+    def body(self) -> tuple[Op, Graph, list[StepValue]]:
+        """(the operation of the loop, the body, the places of its inputs).  The body gives what `carried` says, then items.  Raises
+        NoBody."""
+        return _Body(self).graph()
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the node is one of a fixed number of steps, which collects items for lists."""
+        return self.collects > 0
+
+    def carried(self) -> list[StepValue]:
+        """The places of what the loop carries on."""
+        slots = range(len(self.slots))
+        first = [] if self.is_counted else [GO, WAY]
+        return [*first, BASE, *[(LIVE_IN, k) for k in slots], *[identity(k) for k in slots if self.is_object(k)]]
+
+    def names(self) -> list[Hashable]:
+        """What the outputs of the node are: for what `carried` says, of slots by their keys, then items."""
+        named: list[Hashable] = []
+        for kind, k in self.carried():
+            named.append((kind, self.slots[k].key) if kind in (LIVE_IN, identity(0)[0]) else kind)
+        return [*named, *map(_item, range(self.collects))]
+
+    def number_of(self, key: Any) -> int:
+        """The number of an object that steps read from before the loop."""
+        if key not in self.objects:
+            self.objects.append(key)
+        return OF_SHARED - self.objects.index(key)
+
+    def is_object(self, slot: int) -> bool:
+        """Whether a slot holds a tensor of the program's, so that it matters which object it is."""
+        return self.slots[slot].holds is Tensor
+
+    def aval_of(self, place: StepValue) -> Aval:
+        """What is known of what is carried."""
+        if place == GO:
+            return _TRUTH
+        return self.slots[place[1]].aval if place[0] == LIVE_IN else _NUMBER
+
+
+def _differs(node: StepNode) -> str:
+    return f"steps that take the same branches do other things ({node.node.op.name} at {node.node.line})"
+
+
+def _with_places(node: StepNode, place: Callable[[StepValue], StepValue]) -> StepNode:
+    """A node with other places of its operands."""
+    operands = tuple([place(x) if type(x) is tuple else x for x in node.operands])
+    if not isinstance(node, LoopNode):
+        return replace(node, operands=operands)
+    starts = {key: None if x is None else place(x) for key, x in node.starts.items()}
+    return replace(node, operands=operands, starts=starts, tree=node.tree.with_shared(place))
+
+
+def _same_outputs(node: StepNode, known: StepNode) -> dict[StepValue, StepValue]:
+    """The outputs of a node, with those of another one that does the same."""
+    if not isinstance(node, LoopNode) or not isinstance(known, LoopNode):
+        return dict(zip(node.outputs, known.outputs, strict=True))
+    by_name = dict(zip(known.names, known.outputs, strict=True))
+    return {x: by_name[name] for name, x in zip(node.names, node.outputs, strict=True)}
+
+
+class _Body:
+    """Builds the body of a tree."""
+
+    def __init__(self, tree: PathTree) -> None:
+        self.tree = tree
+        self.nodes: list[StepNode] = []
+        self.kinds: dict[StepValue, ValueKind] = dict(tree.kinds)
+        self.kinds.update({(SHARED, k): kind for k, kind in enumerate(tree.shared_kinds)})
+        self.kinds.update({x: (tree.aval_of(x), False) for x in tree.carried()})
+        self.constants: dict[tuple[type, int], StepValue] = {}
+        self.objects: dict[int, StepValue] = {}  # number among those that a step makes -> the place of the number
+
+    def graph(self) -> tuple[Op, Graph, list[StepValue]]:
+        tree = self.tree
+        carried = tree.carried()
+        outcomes = self._segment(tree.root, None)
+        if tree.trips is not None:
+            element: StepValue = (LIVE_IN, 0)
+            following = self._add("add", _NUMBER, element, Literal(tree.trips.step))
+            outcomes[element] = following
+            if not tree.is_counted:
+                stop = Literal(tree.trips.stop) if type(tree.trips.stop) is int else tree.trips.stop
+                inside = self._add("lt" if tree.trips.step > 0 else "gt", _TRUTH, following, stop)
+                outcomes[GO] = self._and(outcomes[GO], inside)
+        if tree.is_counted and any(end.way != CONTINUES for _, end in tree.all_paths()):
+            raise NoBody("it appends items to a list, and ends before its last step")
+        outcomes[BASE] = self._add("add", _NUMBER, BASE, Literal(OBJECTS))
+        outputs = [self._own(outcomes[x]) for x in carried]
+        outputs += [self._own(outcomes[_item(k)]) for k in range(tree.collects)]
+        shared = [(SHARED, k) for k in range(len(tree.shared))]
+        graph, places = body_graph(self.nodes, [*carried, *shared], outputs, self.kinds, kept=carried)
+        return LOOP_OF_PATHS if tree.is_counted else WHILE_OF_PATHS, replace(graph, requires_grad=frozenset()), places
+
+    # -- segments
+    def _segment(self, segment: Segment, mask: StepValue | None) -> dict[StepValue, StepValue]:
+        """Add the nodes of a segment and of all that follow.  mask: None where each step comes here.  Returns, by what the loop
+        carries, the place of what a step that comes here leaves."""
+        for node in segment.nodes:
+            self._node(node, mask)
+        if segment.end is not None:
+            return self._left(segment.end)
+        assert segment.decided is not None
+        cases = [(self._holds(segment.decided, expected), x) for expected, x in segment.following.items()]
+        if len(cases) == 2 and all(type(x.value) is bool for x in segment.following):
+            (yes, one), (no, other) = cases
+            outcomes = [self._segment(one, self._and(mask, yes)), self._segment(other, self._and(mask, no))]
+        else:
+            known = cases[0][0]
+            for case, _ in cases[1:]:
+                known = self._add("logical_or", _TRUTH, known, case)
+            self._guard(known if mask is None else self._add("logical_or", _TRUTH, self._not(mask), known), segment.line)
+            is_only = len(cases) == 1
+            outcomes = [self._segment(x, mask if is_only else self._and(mask, case)) for case, x in cases]
+        result = outcomes[-1]
+        for (case, _), outcome in reversed(list(zip(cases[:-1], outcomes[:-1], strict=True))):
+            result = {x: self._select(case, outcome[x], result[x]) for x in result}
+        return result
+
+    def _left(self, end: PathEnd) -> dict[StepValue, StepValue]:
+        tree = self.tree
+        left: dict[StepValue, StepValue] = {(LIVE_IN, k): end.left.get(k, (LIVE_IN, k)) for k in range(len(tree.slots))}
+        if not tree.is_counted:
+            left[GO], left[WAY] = self._constant(bool, end.way == CONTINUES), self._constant(int, end.way)
+        first: dict[StepValue, int] = {}
+        for k in range(len(tree.slots)):
+            if tree.is_object(k):
+                place = left[LIVE_IN, k]
+                if place[0] == LIVE_IN:
+                    left[identity(k)] = identity(place[1])
+                elif place[0] == SHARED:
+                    left[identity(k)] = self._constant(int, tree.number_of(tree.shared[place[1]]))
+                else:
+                    left[identity(k)] = self._object(first.setdefault(place, k))
+        left.update({_item(k): place for k, place in enumerate(end.items)})
+        return left
+
+    def _object(self, number: int) -> StepValue:
+        """The number of the object that a step makes for a slot."""
+        if number not in self.objects:
+            self.objects[number] = self._add("add", _NUMBER, BASE, Literal(number)) if number else BASE
+        return self.objects[number]
+
+    def _node(self, node: StepNode, mask: StepValue | None) -> None:
+        if isinstance(node, LoopNode):
+            node = self._nested(node, mask)
+        elif mask is not None and node.node.may_exit:
+            node = self._where_it_cannot_fail(node, mask)
+        self.nodes.append(node)
+
+    def _where_it_cannot_fail(self, node: StepNode, mask: StepValue) -> StepNode:
+        """A node that looks at positions, given positions 0 where the step is not on this path."""
+        op, operands = node.node.op, list(node.operands)
+        positions = [k for k, x in enumerate(operands) if k and type(x) is tuple and self._is_integer(x)]
+        if "raises" not in op.traits or "dynamic shape" in op.traits or not positions:
+            raise NoBody(f"{op.name} at {node.node.line} may fail, and some steps do not come there")
+        for k in positions:
+            operands[k] = self._add("where", self.kinds[operands[k]][0], mask, operands[k], Literal(0))  # type: ignore[index,arg-type]
+        return replace(node, operands=tuple(operands))
+
+    def _is_integer(self, place: StepValue) -> bool:
+        kind = self.kinds[place][0]
+        return kind.dtype.category == INTEGER if isinstance(kind, Aval) else kind.python_type is int
+
+    def _nested(self, node: LoopNode, mask: StepValue | None) -> StepNode:
+        """The node of a nested loop, which has no step where the mask does not hold."""
+        tree = node.tree
+        op, graph, places = tree.body()
+        if tree.is_counted and mask is not None:
+            raise NoBody(f"the loop at {node.node.line} appends items to a list, and some steps do not come there")
+        given: dict[StepValue, StepValue] = {
+            GO: self._constant(bool, True) if mask is None else mask,
+            WAY: self._constant(int, 0),
+            BASE: self._constant(int, OBJECTS),
+        }
+        for k, slot in enumerate(tree.slots):
+            start = node.starts[slot.key]
+            zeros = {"shape": slot.aval.shape, "dtype": slot.aval.dtype}
+            given[LIVE_IN, k] = self._add("full", slot.aval, Literal(0), **zeros) if start is None else start
+            given[identity(k)] = self._constant(int, node.begun.get(slot.key, -1))
+        operands = [given[x] if x in given else tree.shared[x[1]] for x in places]
+        carried = tree.carried()
+        attributes: dict[str, Any] = {"body": Body(graph), "carried": len(carried)}
+        if tree.is_counted:
+            attributes.update(sliced=0, count=node.node.attrs["count"], reverse=False)
+        made = Node(op, (), tuple(sorted(attributes.items())), (), node.node.line)
+        by_name = dict(zip(node.names, node.outputs, strict=True))
+        outputs = [by_name.get(name) or ("unread", (len(self.nodes) << 16) + n) for n, name in enumerate(tree.names())]
+        kinds = [(tree.aval_of(x), False) for x in carried]
+        for v in graph.outputs[len(carried) :]:
+            item: Any = graph.avals[v]  # type: ignore[index]
+            kinds.append((Aval((node.node.attrs["count"], *item.shape), item.dtype), False))
+        self.kinds.update(zip(outputs, kinds, strict=True))
+        return StepNode(made, tuple(operands), made.attributes, False, tuple(outputs), tuple(kinds))
+
+    # -- small nodes
+    def _add(self, name: str, aval: Aval, *operands: Any, **attributes: Any) -> StepValue:
+        place: StepValue = ("body", len(self.nodes))
+        node = Node(REGISTRY[name], (), tuple(sorted(attributes.items())), ())
+        self.nodes.append(StepNode(node, operands, node.attributes, None, (place,), ((aval, False),)))
+        self.kinds[place] = (aval, False)
+        return place
+
+    def _guard(self, place: StepValue, line: str) -> None:
+        node = Node(REGISTRY["guard"], (), (("expected", Literal(True)),), (), line)
+        self.nodes.append(StepNode(node, (place,), node.attributes, True, (), ()))
+
+    def _constant(self, kind: type, value: int) -> StepValue:
+        key = kind, int(value)
+        if key not in self.constants:
+            aval, given = (_TRUTH, bool(value)) if kind is bool else (_NUMBER, int(value))
+            self.constants[key] = self._add("full", aval, Literal(given), shape=(), dtype=aval.dtype)
+        return self.constants[key]
+
+    def _own(self, place: StepValue) -> StepValue:
+        """A place that the body computes or is given; a shared value is copied."""
+        if place[0] != SHARED:
+            return place
+        return self._add("clone", self.kinds[place][0], place)  # type: ignore[arg-type]
+
+    def _holds(self, decided: StepValue, expected: Literal) -> StepValue:
+        """Whether what decides comes out as expected."""
+        aval = self.kinds[decided][0]
+        if not isinstance(aval, Aval) or type(expected.value) is float:
+            raise NoBody("the very value of a float decides")
+        if aval.shape:
+            decided, aval = self._add("reshape", Aval((), aval.dtype), decided, shape=()), Aval((), aval.dtype)
+        if type(expected.value) is not bool:
+            return self._add("eq", _TRUTH, decided, expected)
+        if aval.dtype is not bool_:
+            decided = self._add("ne", _TRUTH, decided, Literal(0))
+        return decided if expected.value else self._not(decided)
+
+    def _not(self, x: StepValue) -> StepValue:
+        return self._add("logical_not", _TRUTH, x)
+
+    def _and(self, mask: StepValue | None, x: StepValue) -> StepValue:
+        if mask is None or mask == self.constants.get((bool, 1)):
+            return x
+        return self._add("logical_and", _TRUTH, mask, x)
+
+    def _select(self, case: StepValue, one: StepValue, other: StepValue) -> StepValue:
+        if one == other:
+            return one
+        aval = self.kinds[one][0]
+        assert isinstance(aval, Aval)
+        yes, no = self.constants.get((bool, 1)), self.constants.get((bool, 0))
+        if aval == _TRUTH and one == yes:
+            return case if other == no else self._add("logical_or", _TRUTH, case, other)
+        if aval == _TRUTH and one == no:
+            return self._not(case) if other == yes else self._add("logical_and", _TRUTH, self._not(case), other)
+        return self._add("where", aval, case, one, other)
+
+
+def _item(k: int) -> StepValue:
+    """The place of the item for a list."""
+    return "item", k

@@ -1,0 +1,143 @@
+"""What an outlined loop goes over: integers, rows of tensors, and `enumerate`, `zip` and `reversed` of these.
+
+The header of a loop comes in two parts: a *pattern*, which the syntax gives, and values.  The pattern of a call of one of the builtins
+above, by its name, is (name, patterns of the arguments); its values are the callable, then those of the arguments.  The pattern of any
+other expression is None; its value is that of the expression.  `for t, x in enumerate(xs)` has the pattern ("enumerate", (None,)) and
+the values (enumerate, xs)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from tracejit.capture.handlers.post_program import is_post_program
+from tracejit.capture.handlers.stand_ins import plain
+from tracejit.capture.handlers.symbols import concretise, is_symbolic
+from tracejit.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tracejit.capture.handlers.recorder import Recorder
+
+__all__ = ["Elements", "header_value", "step_elements"]
+
+_STRICT: Final = "strict zip"
+_MOST: Final = 2**62
+"""Integers that elements may come to, at most: numbers of programs have 64 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """start, stop, step: the integers that tell one element from the next; the first two may be numbers of the program, or of the call.
+    at: the element for such an integer, a number of the program, or a plain one."""
+
+    start: Any
+    stop: Any
+    step: int
+    at: Callable[[Any], Any]
+
+    @property
+    def count(self) -> int | None:
+        """How many there are; None if that differs from call to call."""
+        if is_symbolic(self.start) or is_symbolic(self.stop):
+            return None
+        return len(range(self.start, self.stop, self.step))
+
+
+def header_value(pattern: Any, values: Iterator[Any], call: Callable[[Any, list[Any], dict[str, Any]], Any]) -> Any:
+    """The iterable that a header gives.  call: calls a function with arguments and keywords."""
+    if pattern is None:
+        return next(values)
+    function = next(values)
+    arguments = [header_value(part, values, call) for part in pattern[1]]
+    return call(function, arguments, {"strict": True} if pattern[0] == _STRICT else {})
+
+
+def step_elements(recorder: Recorder, pattern: Any, values: Iterator[Any], is_counted: bool = False) -> Elements | None:
+    """The elements of a header; None where a program cannot make them.  is_counted: whether a recording is for so many elements, and
+    no others."""
+    if pattern is None:
+        return _rows(recorder, next(values))
+    name, parts = pattern
+    function = next(values)
+    if name == "range":
+        return _integers(recorder, function, [next(values) for _ in parts], is_counted)
+    if name == "reversed" and parts == (None,):  # a tensor is reversed by a copy
+        value = next(values)
+        return _rows(recorder, recorder.calls.call(function, (value,), {})) if type(value) is Tensor else None
+    inner = [
+        step_elements(recorder, part, values, True) if name != "enumerate" or k == 0 else next(values)
+        for k, part in enumerate(parts)
+    ]
+    is_sequence = name != "reversed" or parts[0][0] == "range"
+    made = _MAKERS[name](recorder, function, inner) if is_sequence and all(x is not None for x in inner) else None
+    return made if made is None or made.count is not None else None
+
+
+def _rows(recorder: Recorder, value: Any) -> Elements | None:
+    if type(value) is not Tensor or not value.ndim or value.requires_grad or recorder.stopped:
+        return None
+    recorder.sizes.pin(value)
+    recorder.inspect(value)
+    return Elements(0, len(value._array), 1, lambda k: recorder.containers.get_item(value, k))
+
+
+def _integers(recorder: Recorder, function: Any, arguments: list[Any], is_counted: bool) -> Elements | None:
+    def stays(x: Any) -> bool:
+        """Whether it is a number of the program, or of the call and no size."""
+        return is_symbolic(x) and (is_post_program(x) or not is_counted) and recorder.sizes.symbol(x) is None
+
+    bounds = [x if stays(x) else concretise(x) for x in arguments]
+    if function is not range or any(type(plain(x)) is not int for x in bounds):
+        return None
+    start, stop, step = (0, *bounds, 1) if len(bounds) == 1 else (*bounds, 1)[:3]
+    step = concretise(step)
+    numbers = [abs(plain(x)) for x in (start, stop)]
+    if not step or max(*numbers, abs(step)) >= _MOST:
+        return None
+    if any(is_post_program(x) and x._post_program.carried_tensor() is None for x in (start, stop)):
+        return None
+    return Elements(start, stop, step, lambda k: k)
+
+
+def _counted(recorder: Recorder, function: Any, parts: list[Any]) -> Elements | None:
+    inner, first = parts[0], concretise(parts[1]) if len(parts) > 1 else 0
+    if function is not enumerate or type(first) is not int or abs(first) >= _MOST or inner.count is None:
+        return None
+    add = recorder.operators.binary
+    whole = _positions(recorder, inner)
+    return Elements(0, inner.count, 1, lambda k: recorder.mark_created((add("+", k, first) if first else k, whole(k))))
+
+
+def _together(recorder: Recorder, function: Any, parts: list[Any]) -> Elements | None:
+    if function is not zip or any(part.count is None for part in parts):
+        return None
+    wholes = [_positions(recorder, part) for part in parts]
+    return Elements(0, min(part.count for part in parts), 1, lambda k: recorder.mark_created(tuple([at(k) for at in wholes])))
+
+
+def _backwards(recorder: Recorder, function: Any, parts: list[Any]) -> Elements | None:
+    (inner,) = parts
+    if function is not reversed or inner.count is None:
+        return None
+    last, whole, subtract = inner.count - 1, _positions(recorder, inner), recorder.operators.binary
+    return Elements(0, inner.count, 1, lambda k: whole(subtract("-", last, k)))
+
+
+def _together_strictly(recorder: Recorder, function: Any, parts: list[Any]) -> Elements | None:
+    made = _together(recorder, function, parts)
+    return made if made is not None and all(part.count == made.count for part in parts) else None
+
+
+_MAKERS: Final = {"enumerate": _counted, "zip": _together, _STRICT: _together_strictly, "reversed": _backwards}
+
+
+def _positions(recorder: Recorder, elements: Elements) -> Callable[[Any], Any]:
+    """Gives the element at a position, which counts from 0."""
+    compute = recorder.operators.binary
+
+    def at(k: Any) -> Any:
+        k = k if elements.step == 1 else compute("*", k, elements.step)
+        return elements.at(compute("+", k, elements.start) if elements.start else k)
+
+    return at

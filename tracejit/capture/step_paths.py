@@ -1,0 +1,498 @@
+"""What a step of a branching loop did, as a path of its tree (path_tree.py): the nodes of the recording since the step began, guards
+among them, and what the step has left in each slot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from tracejit.capture.handlers.post_program import is_post_program
+from tracejit.capture.handlers.stand_ins import plain
+from tracejit.capture.handlers.symbols import concretise
+from tracejit.capture.loop_steps import LIVE_IN, LOCAL, SHARED, RecordingPoint, StepNode, StepValue, describe_step
+from tracejit.capture.path_tree import LoopNode, LoopRecord, PathEnd, Slot
+from tracejit.capture.recording.journal import Topic
+from tracejit.capture.snapshots import Snapshot, only_reads, outside_effects, snapshot
+from tracejit.capture.syntax.loops import UNBOUND
+from tracejit.capture.syntax.pieces import RETURNS
+from tracejit.core.aval import Aval
+from tracejit.core.dtypes import FROM_NUMPY, bool_, float64, int64
+from tracejit.core.op import REGISTRY, Kind
+from tracejit.ir.graph import Graph, Node
+from tracejit.ops.movement.copies import clone
+from tracejit.passes.functionalise import functionalise
+from tracejit.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tracejit.capture.branching_loops import LoopRun
+    from tracejit.capture.handlers.recorder import Recorder
+    from tracejit.capture.tensors import RecordingInterpreter
+
+__all__ = [
+    "HOLDS_STATE", "NUMBERS", "Refused", "StepOutcome", "check_tensor", "describe_path", "number_tensor", "number_value", "put_together",
+    "reachable",
+]  # fmt: skip
+
+NUMBERS: Final[dict[type, Any]] = {int: int64, float: float64, bool: bool_}
+"""Types of numbers that slots hold, with the dtypes of their tensors."""
+HOLDS_STATE: Final = object
+"""What the slot of a generator's state holds."""
+_WORD: Final = 63
+_GRADIENT: Final = "a backward pass needs what each of its steps has computed"
+_PRIMITIVE: Final = (str, bytes, type(None), complex)
+
+
+class Refused(Exception):
+    """Steps are not those of a node.  The message says why, for users."""
+
+
+@dataclass(slots=True)
+class StepOutcome:
+    """path, end: see path_tree.py.  contents: what slots hold after the step, if it has put something else there.  rows: the items
+    for lists.  changes: a variable that is of another kind than before the step; "" if there is none."""
+
+    path: list[StepNode]
+    end: PathEnd
+    contents: dict[int, np.ndarray[Any, Any]] = field(default_factory=dict)
+    rows: list[np.ndarray[Any, Any]] = field(default_factory=list)
+    changes: str = ""
+
+
+class _Value(NamedTuple):
+    """A value of the graph, where a description of a step is asked for its place."""
+
+    number: int
+    requires_grad: bool = False
+
+
+# -- what slots are filled with
+def check_tensor(interpreter: RecordingInterpreter, x: Any, name: Any) -> None:
+    """Raises Refused for a tensor that cannot be carried."""
+    if type(x) is not Tensor or x._hooks or vars(x):
+        raise Refused(f"{name!r} is more than a tensor ({type(x).__name__})")
+    if x.requires_grad:
+        raise Refused(f"{name!r} requires grad: {_GRADIENT}")
+    if not x._array.flags.c_contiguous:
+        raise Refused(f"{name!r} is not row-major")
+    if interpreter.value_of(x) is None:
+        raise Refused(f"{name!r} has an unknown origin")
+    if interpreter.symbolic_shape(x) is not None:
+        interpreter.recorder.sizes.pin(x)
+
+
+def number_tensor(interpreter: RecordingInterpreter, x: Any, holds: type) -> Tensor:
+    """The tensor of a number in the program.  Raises Refused."""
+    dtype = NUMBERS[holds]
+    if is_post_program(x) and holds is not bool:
+        tensor = x._post_program.carried_tensor()
+        if tensor is None:
+            raise Refused("the program cannot compute a number that steps change")
+        if tensor._array.ndim:
+            tensor = interpreter.bind(REGISTRY["reshape"], (tensor,), {"shape": ()})
+        if FROM_NUMPY[tensor._array.dtype] is not dtype:
+            tensor = interpreter.bind(REGISTRY["cast"], (tensor,), {"dtype": dtype})
+        return tensor  # type: ignore[no-any-return]
+    value = concretise(x) if holds is bool else x
+    if type(plain(value)) is int and plain(value).bit_length() > _WORD:
+        raise Refused(f"an integer has more than {_WORD} bits")
+    return interpreter.bind(REGISTRY["full"], (value,), {"shape": (), "dtype": dtype})  # type: ignore[no-any-return]
+
+
+def number_value(interpreter: RecordingInterpreter, x: Any) -> int:
+    """The value of a number of the program or of the call in the graph.  Raises Refused."""
+    value: Any
+    if is_post_program(x):
+        value = interpreter.value_of(x._post_program.carried_tensor())
+    else:
+        value = interpreter._scalar(x, (-(2**_WORD), 2**_WORD - 1))
+    if type(value) is not int:
+        raise Refused("the number of its steps is none of the program")
+    return value
+
+
+def reachable(recorder: Recorder, step: FunctionType, fixed: Iterable[Any]) -> Snapshot | str:
+    """What a step finds besides slots, or why that cannot be compared.  fixed: the other variables that it is given."""
+    cells = zip(step.__code__.co_freevars, step.__closure__ or (), strict=True)
+    touched = [cell for name, cell in cells if name != "__class__" and not recorder.effects.is_untouched(cell)]
+    try:
+        around = [cell.cell_contents for cell in touched]
+    except ValueError:
+        return "a variable around the function has no value"
+    return snapshot(recorder, (), {}, (*fixed, *around, *outside_effects(recorder)), ())
+
+
+# -- results of `return`
+def _taken_apart(x: Any, leaves: list[Any]) -> Any:
+    """The form of a result, whose tensors and numbers are appended to `leaves`.  Raises Refused."""
+    if isinstance(x, Tensor) or type(plain(x)) in NUMBERS:
+        leaves.append(x)
+        return Tensor if isinstance(x, Tensor) else type(plain(x))
+    if type(x) in (tuple, list):
+        return type(x), [_taken_apart(y, leaves) for y in x]
+    if type(x) is dict and all(type(key) is str for key in x):
+        return dict, [(key, _taken_apart(y, leaves)) for key, y in x.items()]
+    if type(x) in _PRIMITIVE:
+        return "constant", x
+    raise Refused(f"a step returns a {type(x).__name__}")
+
+
+def put_together(recorder: Recorder | None, form: Any, leaves: Iterator[Any]) -> Any:
+    """A result of a form that `_taken_apart` has given.  recorder: None where nothing is recorded any more."""
+    if type(form) is type:
+        return next(leaves)
+    kind, parts = form
+    if kind == "constant":
+        return parts
+    if kind is dict:
+        made: Any = {key: put_together(recorder, part, leaves) for key, part in parts}
+    else:
+        made = kind([put_together(recorder, part, leaves) for part in parts])
+    return made if recorder is None else recorder.mark_created(made)
+
+
+# -- paths
+def describe_path(
+    run: LoopRun, outer: RecordingPoint, begin: RecordingPoint, live_ins: Sequence[int], way: int, values: Any, before: Snapshot
+) -> StepOutcome:
+    """What the step of a run did.
+
+    outer: the point before its stand-ins were made.  live_ins: the values of these.  way, values: what it has returned.  before: what
+    it found.  Raises Refused."""
+    interpreter, slots = run.interpreter, run.tree.slots
+    after = reachable(run.recorder, run.function, run.fixed.values())
+    if isinstance(after, str) or not after.is_unchanged_since(before):
+        raise Refused("a step changes what it has not made")
+    left, rows, changes = _left(run, way, values)
+    ends = [_end(interpreter, slot, x) for slot, x in left]
+    for x in rows:
+        check_tensor(interpreter, x, "an item of a list")
+    if run.recorder.stopped:
+        raise Refused("a number has no place in the program")
+    if not _only_computes(run, outer):
+        raise Refused("a step does more than compute: it changes something outside, or calls what is not in the program")
+    passing = [slot.key[0] == "variable" and slot.key[1] not in run.loop.later for slot, _ in left]
+    path = _Path(run, begin, live_ins, ends, rows, passing)
+    for x in (*ends, *rows):
+        if any((x if x._base is None else x._base) is y for y in run.states.values()):
+            raise Refused("a step leaves a tensor that it writes to, or a view of it, in a variable")
+    unbound = {("variable", name) for name in run.unbound}
+    if any(x[0] == LIVE_IN and slots[x[1]].key in unbound for a in path.nodes for x in a.operands if type(x) is tuple):
+        raise Refused("a step reads a variable that has no value before the loop")
+    outcome = StepOutcome(path.nodes, PathEnd(way, {}, tuple(path.items)), changes=changes)
+    known = {slot.key: k for k, slot in enumerate(slots)}
+    for (slot, _), tensor, place in zip(left, ends, path.ends, strict=True):
+        k = known.get(slot.key)
+        if k is None:
+            k = len(slots)
+            slots.append(slot)
+        elif (slots[k].aval, slots[k].holds) != (slot.aval, slot.holds) or (slot.key in unbound and slot.holds is not Tensor):
+            outcome.changes = str(slot.key[1])
+            continue
+        if slot.holds is Tensor and place[0] == LIVE_IN and not run.tree.is_object(place[1]):
+            raise Refused(f"{slot.key[1]!r} becomes the tensor of a number")
+        if slot.holds is Tensor and place[0] == SHARED and run.is_nested:
+            raise Refused(f"{slot.key[1]!r} becomes a tensor from before the loop, which is in another one")
+        outcome.end.left[k] = place
+        outcome.contents[k] = tensor._array
+    for k, place in path.written.items():
+        outcome.end.left[k] = place
+        outcome.contents[k] = run.states[k]._array.copy()
+    outcome.rows = [x._array for x in rows]
+    of_tensors = [x for x, (slot, _) in zip(path.ends, left, strict=True) if slot.holds is Tensor]
+    _check_memory(path.nodes, of_tensors, path.items, run.joined)
+    return outcome
+
+
+def _left(run: LoopRun, way: int, values: Any) -> tuple[list[tuple[Slot, Any]], list[Any], str]:
+    """(slots that a step leaves something in, with that; items for lists; a variable that has become of another kind)."""
+    if way == RETURNS:
+        leaves: list[Any] = []
+        form = _taken_apart(values, leaves)
+        if run.template is not None and run.template != form:
+            raise Refused("steps return different kinds of things")
+        run.template = form
+        return [(_slot_of(("return", n), x), x) for n, x in enumerate(leaves)], [], ""
+    names, changes = run.loop.left, ""
+    left: list[tuple[Slot, Any]] = []
+    for name, x in zip(names, values, strict=False):
+        is_held = isinstance(x, Tensor) or type(plain(x)) in NUMBERS
+        if name in run.fixed:
+            if is_held:
+                changes = name
+            elif x is not run.fixed[name] and not (type(x) in _PRIMITIVE and _is_equal(x, run.fixed[name])):
+                raise Refused(f"{name!r} is another {type(x).__name__} after each step")
+        elif is_held:
+            left.append((_slot_of(("variable", name), x), x))
+        elif type(x) in _PRIMITIVE and name not in run.slot_of and x is not UNBOUND:
+            run.fixed[name] = x
+        elif x is UNBOUND and name in run.unbound:
+            continue
+        elif name in run.slot_of:
+            changes = name
+        else:
+            raise Refused(f"{name!r} is a {type(x).__name__} after a step")
+    return left, [*values[len(names) :]], changes
+
+
+def _is_equal(x: Any, y: Any) -> bool:
+    return type(x) is type(y) and repr(x) == repr(y)
+
+
+def _slot_of(key: tuple[Any, ...], x: Any) -> Slot:
+    if isinstance(x, Tensor):
+        return Slot(key, Aval(x._array.shape, FROM_NUMPY[x._array.dtype]), Tensor)
+    return Slot(key, Aval((), NUMBERS[type(plain(x))]), type(plain(x)))
+
+
+def _end(interpreter: RecordingInterpreter, slot: Slot, x: Any) -> Tensor:
+    if slot.holds is not Tensor:
+        return number_tensor(interpreter, x, slot.holds)
+    check_tensor(interpreter, x, slot.key[1])
+    return x  # type: ignore[no-any-return]
+
+
+def _only_computes(run: LoopRun, outer: RecordingPoint) -> bool:
+    """Whether a step has done nothing but operations, reads, and draws."""
+    interpreter, recorder = run.interpreter, run.recorder
+    effects = recorder.effects
+    # These tell what has been read and guarded, or that something has happened once.  What was stored is in further tables, too.
+    firsts = interpreter.states, type(interpreter).backward_ran, type(interpreter)._wrote
+    sizes = recorder.sizes
+    read = (effects.stored, effects.content_guarded, recorder.guarded_by_value, recorder.positions, *sizes.tables_of_names())
+    known = (*read, *firsts)
+    for table, _ in interpreter.journal.changes(outer.mark, Topic.READS | Topic.NUMBERS):
+        if not any(table is x for x in known):
+            return False
+    return only_reads(recorder.prologue[outer.mark.statements :])
+
+
+class _Path:
+    """The nodes of a step as a path: without writes, and nested loops with their trees.
+
+    ends, items: the places of what the step leaves, and of items for lists.  written: what tensors from before the step hold after it,
+    by their slots."""
+
+    def __init__(
+        self,
+        run: LoopRun,
+        begin: RecordingPoint,
+        live_ins: Sequence[int],
+        ends: Sequence[Tensor],
+        rows: Sequence[Tensor],
+        passing: Sequence[bool],
+    ) -> None:
+        """passing: which of `ends` are for the next steps alone.  Raises Refused."""
+        self._run, self._interpreter = run, run.interpreter
+        recorded = self._interpreter.nodes[begin.mark.nodes :]
+        trees = self._interpreter.path_trees
+        nested = {v: trees[v] for node in recorded for v in node.outputs[:1] if v in trees}
+        asked = [_Value(v) for x in nested.values() for v in (*x.tree.shared, *x.starts.values()) if v is not None]
+        step = describe_step(
+            self._interpreter,
+            begin,
+            live_ins,
+            [*ends, *asked],  # type: ignore[list-item]
+            [[x] for x in rows],
+            lambda x: x.number if type(x) is _Value else self._interpreter.value_of(x),
+            oldest=begin.values,
+        )
+        if step is None or step.leaves:
+            raise Refused("a step reads what an earlier one has made, or leaves a leaf that requires grad")
+        for v in self._interpreter.leaves[begin.leaves :]:
+            x = self._interpreter.defined.get(v)
+            if any(x is y for w, y in self._interpreter.defined.items() if w < begin.values):
+                raise Refused("a step sets the gradient of a tensor that it was given, or whether that requires grad")
+        places = dict(zip([x.number for x in asked], step.carried_on[len(ends) :], strict=True))
+        self._nested, self._places = nested, places
+        self._same: dict[StepValue, StepValue] = {}  # a place -> the one that has the same value
+        tensors = self._tensors_written(recorded)
+        self.written: dict[int, StepValue] = {k: (LIVE_IN, k) for k, x in run.states.items() if any(x is y for y in tensors)}
+        known = self._same, self.written
+        path = None
+        for has_parts in (False, True):
+            if path is None:
+                self._same, self.written = {**known[0]}, {**known[1]}
+                path = self._path(step.nodes, has_parts)
+        assert path is not None
+        self.nodes = path
+        self.ends = list(map(self._place, step.carried_on[: len(ends)]))
+        self.items = [self._place(column[0]) for column in step.collected]
+        if any(a.node.op.kind is Kind.WRITE for a in self.nodes):
+            self._make_pure()
+        self._copy_views(passing)
+        if self.written:
+            self._check_overlap()
+
+    def _copy_views(self, passing: Sequence[bool]) -> None:
+        """Have the next steps find copies of views of what is from before the step, `before = x`, where nothing else finds them."""
+        views = {a.outputs[0]: a.operands[0] for a in self.nodes if a.node.op.kind is Kind.VIEW}
+        kinds = {x: kind for a in self.nodes for x, kind in zip(a.outputs, a.kinds, strict=True)}
+        fresh = count(max([x[1] for a in self.nodes for x in a.outputs if x[0] == LOCAL], default=-1) + 1)
+        for k, (x, alone) in enumerate(zip(self.ends, passing, strict=True)):
+            root: Any = x
+            while root in views:
+                root = views[root]
+            if not alone or x not in views or root[0] != SHARED or root[1] in self._interpreter.numbers:
+                continue
+            self._run.viewed.append(self._interpreter.defined[root[1]])
+            self.ends[k] = (LOCAL, next(fresh))
+            node = Node(clone, (), (), (), "")
+            self.nodes.append(StepNode(node, (x,), (), False, (self.ends[k],), (kinds[x],)))
+
+    def _place(self, x: StepValue) -> StepValue:
+        while x in self._same:
+            x = self._same[x]
+        return x
+
+    def _tensors_written(self, recorded: Sequence[Node]) -> list[Tensor]:
+        """The tensors from before the step that it has written to, states of generators among them.  Each gets a slot, whose place
+        becomes that of its value before the step.  Raises Refused for what a variable holds that steps assign to."""
+        interpreter, run = self._interpreter, self._run
+        roots: dict[int, int] = {}
+        found: dict[int, Tensor] = {}
+        made = {v for node in recorded for v in node.outputs}
+        for node in recorded:
+            if node.op.kind in (Kind.VIEW, Kind.WRITE):
+                base: Any = node.operands[0]
+                roots[node.outputs[0]] = root = roots.get(base, base)
+                if node.op.kind is Kind.WRITE and root not in made:
+                    found.setdefault(root, interpreter.defined[root])
+        for value, x in found.items():
+            if id(x) in run.recorder.loop_stand_ins:
+                raise Refused("a step writes to a tensor in a variable that steps assign to")
+            if id(x) not in interpreter.states:
+                check_tensor(interpreter, x, "a tensor that steps write to")
+                if x._base is not None:
+                    raise Refused("a step writes to a view that was made before it")
+            if not any(y is x for y in run.states.values()):
+                self._same[SHARED, value] = (LIVE_IN, run.add_written(x, value))
+        return [*found.values()]
+
+    def _path(self, nodes: Sequence[StepNode], has_parts: bool) -> list[StepNode] | None:
+        """The nodes, less writes to whole tensors of slots: what is written becomes their value.  has_parts: whether there are other
+        writes, after which that holds for states of generators alone.  None if there are, and has_parts does not say so."""
+        path: list[StepNode] = []
+        avals = {x: kind[0] for a in nodes for x, kind in zip(a.outputs, a.kinds, strict=True)}
+        slots: dict[Any, int] = {(LIVE_IN, k): k for k in self._run.states}  # a version of a tensor of a slot -> the slot
+        viewed: set[int | None] = set()
+        for a in nodes:
+            operands = tuple([self._place(x) if type(x) is tuple else x for x in a.operands])
+            first: Any = a.operands[0] if a.operands else None
+            slot = slots.get(first, slots.get(self._same.get(first)))
+            if a.node.outputs and a.node.outputs[0] in self._interpreter.loop_constants:
+                continue  # a nested loop makes them again
+            is_write, found = a.node.op.kind is Kind.WRITE, self._nested.get(a.node.outputs[0]) if a.node.outputs else None
+            if (
+                is_write
+                and slot is not None
+                and slot not in viewed
+                and self._aval(operands[1], avals) == self._run.tree.slots[slot].aval
+            ):
+                if not has_parts or id(self._run.states[slot]) in self._interpreter.states:
+                    self._same[a.outputs[0]] = self.written[slot] = operands[1]
+                    slots[a.outputs[0]] = slot
+                    continue
+            elif is_write and not has_parts:
+                return None
+            if is_write or a.node.op.kind is Kind.VIEW:
+                viewed.add(slot)
+            if a.node.op.kind is Kind.OPAQUE:
+                own = "calls code of the program in" if "own code" in a.node.op.traits else "has NumPy or SciPy compute"
+                raise Refused(f"a step {own} {a.node.op.name} at {a.node.line}")
+            if found is None:
+                path.append(replace(a, operands=operands))
+            else:
+                path.append(self._loop_node(replace(a, operands=()), found))
+        return path
+
+    def _aval(self, place: Any, avals: dict[StepValue, Any]) -> Any:
+        """What is known of a place; None of a number.  avals: of those that nodes of the step compute."""
+        if type(place) is not tuple or place in avals:
+            return avals.get(place)
+        return self._run.tree.slots[place[1]].aval if place[0] == LIVE_IN else self._interpreter.avals[place[1]]
+
+    def _loop_node(self, a: StepNode, record: LoopRecord) -> LoopNode:
+        def place(v: int) -> StepValue:
+            return self._place(self._places[v])
+
+        starts = {key: None if v is None else place(v) for key, v in record.starts.items()}
+        tree = record.tree.with_shared(place)
+        return LoopNode(
+            a.node, (), a.attributes, a.with_grad, a.outputs, a.kinds, None, None, tree, starts, record.begun, record.names
+        )
+
+    def _make_pure(self) -> None:
+        """Replace writes and views of what is written by pure nodes (passes/functionalise.py).  Raises Refused."""
+        path = self.nodes
+        if any(isinstance(a, LoopNode) for a in path):
+            raise Refused("a step with a loop in it writes to a tensor")
+        ends = [*self.ends, *self.items]
+        places = dict.fromkeys([*[x for a in path for x in (*a.operands, *a.outputs) if type(x) is tuple], *ends])
+        ids = {x: v for v, x in enumerate(places)}
+        avals: dict[int, Any] = {ids[x]: kind[0] for a in path for x, kind in zip(a.outputs, a.kinds, strict=True)}
+        inputs = [x for x in places if ids[x] not in avals]
+        avals.update({ids[x]: self._aval(x, {}) for x in inputs})
+        values = [a.operands[1] for a in path if a.node.op.kind is Kind.WRITE]  # so that it is no matter what comes after a write
+        outputs = [ids[x] for x in (*ends, *values) if type(x) is tuple]
+        graph = Graph(tuple([ids[x] for x in inputs]), avals, tuple([a.in_graph(ids) for a in path]), tuple(outputs))
+        try:
+            pure = functionalise(graph)
+        except RuntimeError as error:
+            raise Refused("a step writes to a view whose elements share memory") from error
+        known = dict(zip(graph.nodes, path, strict=True))
+        named: dict[Any, Any] = {v: x for x, v in ids.items()}
+        fresh = count(max([x[1] for x in places if x[0] == LOCAL], default=-1) + 1)
+        self.nodes = []
+        for node in pure.nodes:
+            for v in node.outputs:
+                named.setdefault(v, (LOCAL, next(fresh)))
+            operands = tuple([named[x] if type(x) is int else x for x in node.operands])
+            outs, kinds = tuple([named[v] for v in node.outputs]), tuple([(pure.avals[v], False) for v in node.outputs])
+            self.nodes.append(known.get(node) or StepNode(node, operands, node.attributes, False, outs, kinds))
+        after = [named[v] for v in pure.outputs[: len(ends)]]
+        self.ends, self.items = after[: len(self.ends)], after[len(self.ends) :]
+        for target, v in pure.writes:
+            kind, k = named[target]
+            if kind != LIVE_IN or k not in self.written:
+                raise Refused("a step writes to a tensor that it was given")
+            self.written[k] = named[v]
+
+    def _check_overlap(self) -> None:
+        """Raises Refused where a tensor that the step writes to shares memory with something else that it is given."""
+        run = self._run
+        arrays = [x for k, x in enumerate(run.arrays) if k not in run.states]
+        shared = {x[1] for a in self.nodes for x in a.operands if type(x) is tuple and x[0] == SHARED}
+        arrays += [x._array for v in shared if (x := self._interpreter.defined.get(v)) is not None]
+        arrays += [x._array for x in (*run.begun.values(), *run.viewed)]
+        for k in self.written:
+            others = (*arrays, *[x._array for j, x in run.states.items() if j != k])
+            if any(np.may_share_memory(run.states[k]._array, y) for y in others):
+                raise Refused("a step writes to a tensor that shares memory with another one")
+
+
+def _check_memory(
+    path: Sequence[StepNode], places: Sequence[StepValue], items: Sequence[StepValue], joined: Sequence[bool]
+) -> None:
+    """Raises Refused where a step leaves a view of what it was given, two views of one tensor, or an item that something else
+    holds, too."""
+    views = {a.outputs[0]: a.operands[0] for a in path if a.node.op.kind is Kind.VIEW}
+
+    def root(x: Any) -> Any:
+        while x in views:
+            x = views[x]
+        return x
+
+    roots: dict[Any, StepValue] = {}
+    for x in dict.fromkeys([*places, *items]):
+        if x in views and root(x)[0] != LOCAL:
+            raise Refused("a step leaves a view of what it was given")
+        if x[0] == LOCAL and roots.setdefault(root(x), x) != x:
+            raise Refused("a step leaves two views of one tensor")
+    for x, is_joined in zip(items, joined, strict=False):
+        if not is_joined and (x[0] != LOCAL or x in places or items.count(x) > 1):
+            raise Refused("an item of a list that is more than joined is a variable, too")

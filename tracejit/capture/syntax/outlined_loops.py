@@ -1,0 +1,385 @@
+"""Outlines loops whose steps take different paths: the body becomes a function, the *step*, and the loop a call of an entry point
+that runs the steps (capture/branching_loops.py).
+
+    for t in range(n):                      way, values = outlined_loop(0, "range", (range, n), (u, x))
+        if u[t] < ratio(x):                 if way == NO_STEP: pass
+            x = propose(x)        ->        else: x, = values
+            if x.isnan().any():
+                break                       # step 0
+                                            def step(element, u, x):
+                                                t = element
+                                                if u[t] < ratio(x):
+                                                    x = propose(x)
+                                                    if x.isnan().any(): return BREAKS, (x,)
+                                                return CONTINUES, (x,)
+
+The loops are those around given lines, from the outermost one inwards: a step is outlined in its turn when it is called.  The
+conditions are those of pieces.py, whose analysis of live variables this one uses.  The condition of a `while` loop becomes a part
+of its body.  A list that steps append one item to, and that nothing before or in the loop looks at, is no variable of the step:
+the step returns the item, and the items are put into the list after the loop.
+
+Not outlined: a `while` loop with `else`, and what pieces.py refuses."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any, Final
+
+from tracejit.capture.syntax.convert import compiled_as, instrument, original_of
+from tracejit.capture.syntax.locate import Located, NotConvertible, declare, locate
+from tracejit.capture.syntax.loops import (
+    EXTENDED_LIST,
+    OUTLINED,
+    OUTLINED_LOOP,
+    UNBOUND,
+    PlainIf,
+    PlainTry,
+    list_growth,
+    name_uses,
+    names_of_new_lists,
+)
+from tracejit.capture.syntax.pieces import (
+    BREAKS,
+    CONTINUES,
+    RETURNS,
+    ExitRewriter,
+    NoPiece,
+    Outliner,
+    loops_around,
+    outermost_loops,
+    set_location,
+)
+from tracejit.capture.syntax.tree_walk import walk
+from tracejit.core.weak_table import WeakTable
+
+__all__ = ["NO_STEP", "WAYS", "OutlinedFunction", "OutlinedLoop", "convert_outlined", "is_step"]
+
+WAYS: Final = ("continues", "breaks", "returns")
+"""What a step returns for the ways in which it ends: texts, which are part of a path, and no numbers that it computes."""
+NO_STEP: Final = 3
+"""How a loop has ended that had no step."""
+_PATTERNS: Final = {"range": (1, 2, 3), "enumerate": (1, 2), "zip": tuple(range(1, 9)), "reversed": (1,)}
+"""The builtins whose calls in headers have a pattern (capture/step_elements.py), and how many arguments these may have."""
+_ELEMENT: Final = f"{OUTLINED}element__"
+_WAY: Final = f"{OUTLINED}way__"
+_VALUES: Final = f"{OUTLINED}values__"
+_ITEM: Final = f"{OUTLINED}item_"
+_SUSPENDING: Final = (ast.Yield, ast.YieldFrom, ast.Await)
+
+
+@dataclass(frozen=True, slots=True)
+class OutlinedLoop:
+    """A loop and its step.  code: of the step, a function of the element (if the loop has elements) and of the variables
+    `given`; it returns (one of WAYS, (values of `left`, items)).  given, left: live-in and live-out variables.  items: number of
+    lists that steps append an item to.  later: the variables among `left` that are read after the loop, too.  has_elements: whether it
+    is a `for` loop.  branches: whether it is around one of the lines; other loops in steps are outlined in case that values decide how
+    many steps they have.  line: of its header."""
+
+    code: CodeType
+    given: tuple[str, ...]
+    left: tuple[str, ...]
+    items: int
+    later: frozenset[str]
+    has_elements: bool
+    branches: bool
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutlinedFunction:
+    """Instrumented code of a function, and the loops whose steps it calls by their numbers."""
+
+    code: CodeType
+    loops: tuple[OutlinedLoop, ...]
+
+
+_outlined: WeakTable[dict[frozenset[int], OutlinedFunction | None]] = WeakTable()  # original code -> by lines
+
+
+_steps: WeakTable[bool] = WeakTable()  # codes of steps
+
+
+def is_step(code: CodeType) -> bool:
+    """Whether code is that of the step of an outlined loop, as it is or instrumented."""
+    return code in _steps or original_of(code) in _steps
+
+
+def convert_outlined(code: CodeType, lines: frozenset[int], names: dict[str, Any]) -> OutlinedFunction | None:
+    """Instrumented code for `code` in which the outermost loops around these lines are outlined; None if there is no such loop
+    that can be.  names: the globals of its function.  Raises NotConvertible.  The result is cached."""
+    known = _outlined.get(code)
+    if known is None:
+        known = _outlined[code] = {}
+    if lines not in known:
+        located = locate(code, names)
+        loops = outline_loops(code, located, lines, names)
+        known[lines] = OutlinedFunction(instrument(code, located), tuple(loops)) if loops else None
+    return known[lines]
+
+
+def outline_loops(code: CodeType, located: Located, lines: Collection[int], names: Collection[str]) -> list[OutlinedLoop]:
+    """Outline the outermost loops around these lines, in the syntax tree of a function, which is changed.  names: of its globals.
+    Empty where there is no such loop, or none can be outlined."""
+    node = located.node
+    if not isinstance(node, ast.FunctionDef) or any(isinstance(part, _SUSPENDING) for part in walk(node)):
+        return []
+    outlined: list[OutlinedLoop] = []
+    waiting = list(outermost_loops(node.body))
+    while waiting:
+        loop = waiting.pop(0)
+        branches = any(loops_around(loop, line) for line in lines)
+        if not branches and not (is_step(code) and isinstance(loop, ast.For) and _goes_over_range(loop.iter)):
+            continue
+        made = _Loop(code, located, names, loop, branches).outlined(len(outlined))
+        if made is not None:
+            outlined.append(made)
+        elif branches:  # then one inside of it may be
+            waiting += outermost_loops(loop.body)
+    return outlined
+
+
+def _goes_over_range(header: ast.expr) -> bool:
+    """Whether the header of a loop is a call of `range`, by its name."""
+    return type(pattern := _pattern(header)[0]) is tuple and pattern[0] == "range"
+
+
+class _Loop:
+    """A loop of a function that is being outlined."""
+
+    def __init__(
+        self, code: CodeType, located: Located, names: Collection[str], loop: ast.For | ast.While, branches: bool
+    ) -> None:
+        self.code, self.located, self.loop, self.branches = code, located, loop, branches
+        self.node = located.node
+        self.names = names
+        self.unbound: list[str] = []  # live-in variables that may have no value
+
+    def outlined(self, number: int) -> OutlinedLoop | None:
+        """The loop as the `number`-th one of the function, whose statement is replaced; None, and nothing is changed, if that is
+        not possible."""
+        loop = self.loop
+        if isinstance(loop, ast.While) and loop.orelse:
+            return None
+        body, lists = self._body()
+        before = loop.body, getattr(loop, "target", None)
+        loop.body = body
+        if isinstance(loop, ast.For):
+            loop.target = ast.copy_location(ast.Name(_ELEMENT, ast.Store()), loop.target)
+        try:
+            outliner = Outliner(self.code, self.located, self.names)
+            later = self._read_after()
+            given, left, self.unbound = outliner.live_names_of_loop(loop, later)
+            given = [name for name in given if name != _ELEMENT]
+            left = [name for name in left if name not in lists.values() and name != _ELEMENT]
+            step = self._step(body, given, left, list(lists))
+        except (NoPiece, NotConvertible):
+            loop.body = before[0]
+            if isinstance(loop, ast.For):
+                loop.target = before[1]  # type: ignore[assignment]
+            return None
+        self._replace(number, given, left, lists)
+        return OutlinedLoop(
+            step,
+            tuple(given),
+            tuple(left),
+            len(lists),
+            frozenset(later) & {*left},
+            isinstance(loop, ast.For),
+            self.branches,
+            loop.lineno,
+        )
+
+    def _body(self) -> tuple[list[ast.stmt], dict[str, str]]:
+        """(the body of the step; variable of an item -> the list that it is appended to)."""
+        loop = self.loop
+        lists: dict[str, str] = {}
+        body: list[ast.stmt] = []
+        for statement in loop.body:
+            name = self._appended(statement)
+            if name is None:
+                body.append(statement)
+                continue
+            item = f"{_ITEM}{len(lists)}__"
+            lists[item] = name
+            value = statement.value.args[0]  # type: ignore[attr-defined]
+            body.append(ast.copy_location(ast.Assign([ast.copy_location(ast.Name(item, ast.Store()), value)], value), statement))
+        if isinstance(loop, ast.For):
+            element = ast.copy_location(ast.Name(_ELEMENT, ast.Load()), loop.target)
+            first: ast.stmt = ast.Assign([loop.target], element)
+            body.insert(0, ast.copy_location(first, loop.target))
+        elif not (isinstance(loop.test, ast.Constant) and loop.test.value):
+            test = loop.test
+            negated = ast.copy_location(ast.UnaryOp(ast.Not(), test), test)
+            first = ast.If(negated, [ast.copy_location(ast.Break(), test)], [])
+            body.insert(0, ast.copy_location(first, test))
+        return body, lists
+
+    def _read_after(self) -> set[str]:
+        """The variables that the function may read after the loop: all that a loop around it reads, but not those that a later loop
+        assigns to before its body reads them."""
+        names: set[str] = set()
+        is_after = False
+
+        def visit(part: ast.AST, renewed: frozenset[str]) -> None:
+            nonlocal is_after
+            if part is self.loop:
+                is_after = True
+                for x in self.loop.orelse:
+                    visit(x, renewed)
+                return
+            if isinstance(part, ast.For | ast.While) and any(x is self.loop for x in walk(part)):
+                is_after = True
+            if is_after and isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load | ast.Del) and part.id not in renewed:
+                names.add(part.id)
+            if (
+                is_after
+                and isinstance(part, ast.AugAssign)
+                and isinstance(part.target, ast.Name)
+                and part.target.id not in renewed
+            ):
+                names.add(part.target.id)
+            inside = renewed
+            if isinstance(part, ast.For):
+                inside = renewed | {x.id for x in walk(part.target) if isinstance(x, ast.Name)}
+            for field, value in ast.iter_fields(part):
+                for x in value if isinstance(value, list) else (value,):
+                    if isinstance(x, ast.AST):
+                        visit(x, inside if field == "body" else renewed)
+
+        visit(self.node, frozenset())
+        return names
+
+    def _appended(self, statement: ast.stmt) -> str | None:
+        """The list that a statement of the body appends an item to, if nothing else in the body names it, no statement of the body
+        leaves the loop or the step, and the function only makes it before the loop."""
+        growth = list_growth(statement)
+        if growth is None or growth.in_front or not isinstance(statement, ast.Expr) or not isinstance(self.loop, ast.For):
+            return None
+        name, loop = growth.name, self.loop
+        if sum(len(name_uses(name, part)) for part in loop.body) != 1 or name_uses(name, growth.item):
+            return None
+        leaving = (ast.Break, ast.Continue, ast.Return, ast.Raise)
+        if any(isinstance(part, leaving) for statement in loop.body for part in _own_statements(statement)):
+            return None
+        made = [x for part in walk(self.node) for x in names_of_new_lists(part)]
+        before = [x for x in name_uses(name, self.node) if x.lineno < loop.lineno]
+        if name not in made or len(before) != sum(isinstance(x.ctx, ast.Store) for x in before):
+            return None
+        return name
+
+    def _step(self, body: Sequence[ast.stmt], given: Sequence[str], left: Sequence[str], items: Sequence[str]) -> CodeType:
+        """The code of the step.  Raises NotConvertible."""
+        loop = self.loop
+        assert isinstance(self.node, ast.FunctionDef)
+        values = ast.Tuple([ast.Name(x, ast.Load()) for x in (*left, *items)], ast.Load())
+        rewriter = ExitRewriter(values, [_marked_unbound(x) for x in self.unbound if x in left], WAYS)
+        unbound = [_unbound_again(x) for x in self.unbound]
+        ended = [*unbound, *rewriter.body(copy.deepcopy(body)), *rewriter.exit(CONTINUES)]
+        taken = [*([_ELEMENT] if isinstance(loop, ast.For) else []), *given]
+        arguments = ast.arguments([], [ast.arg(x) for x in taken], None, [], [], None, [])
+        function = ast.FunctionDef(self.node.name, arguments, ended, [], None)
+        set_location(function, body[0])
+        located = Located(function, self.located.class_name, self.located.flags)
+        code = compiled_as(self.code, copy.deepcopy(located))
+        declare(code, located)
+        _steps[code] = True
+        return code
+
+    def _replace(self, number: int, given: Sequence[str], left: Sequence[str], lists: dict[str, str]) -> None:
+        """Replace the statement by a call of the entry point, and statements that store what it gives."""
+        loop = self.loop
+        pattern, parts = ("while", []) if isinstance(loop, ast.While) else _pattern(loop.iter)
+        header = ast.Tuple(parts, ast.Load())
+        values = ast.Tuple([ast.Name(x, ast.Load()) for x in given], ast.Load())
+        names = ast.Tuple([ast.Constant(x) for x in lists.values()], ast.Load())
+        arguments = [ast.Constant(number), ast.Constant(pattern), header, values, names]
+        call = ast.Call(ast.Name(OUTLINED_LOOP, ast.Load()), arguments, [])
+        pair = ast.Tuple([ast.Name(_WAY, ast.Store()), ast.Name(_VALUES, ast.Store())], ast.Store())
+        statements: list[ast.stmt] = [*[_marked_unbound(x) for x in self.unbound], ast.Assign([pair], call)]
+
+        def if_way(way: int, body: list[ast.stmt], equal: bool = True) -> ast.stmt:
+            comparison = ast.Compare(ast.Name(_WAY, ast.Load()), [ast.Eq() if equal else ast.NotEq()], [ast.Constant(way)])
+            return ast.If(comparison, body, [])
+
+        leaves = any(isinstance(part, ast.Return) for statement in loop.body for part in _own_statements(statement))
+        if leaves:
+            statements.append(if_way(RETURNS, [ast.Return(ast.Name(_VALUES, ast.Load()))]))
+        stores: list[ast.stmt] = []
+        if left or lists:
+            targets: list[ast.expr] = [ast.Name(x, ast.Store()) for x in (*left, *lists)]
+            stores.append(ast.Assign([ast.Tuple(targets, ast.Store())], ast.Name(_VALUES, ast.Load())))
+        for item, name in lists.items():
+            extend = ast.Call(ast.Name(EXTENDED_LIST, ast.Load()), [ast.Name(name, ast.Load()), ast.Name(item, ast.Load())], [])
+            stores.append(ast.Expr(extend))
+        if lists:
+            stores.append(ast.Assign([ast.Name(x, ast.Store()) for x in lists], ast.Constant(None)))
+        if stores:
+            statements.append(if_way(NO_STEP, stores, equal=False))
+        statements += [_unbound_again(x) for x in self.unbound]
+        statements.append(ast.Assign([ast.Name(_VALUES, ast.Store())], ast.Constant(None)))  # so that it keeps nothing alive
+        if loop.orelse:
+            statements.append(if_way(BREAKS, loop.orelse, equal=False))
+        for statement in statements:
+            set_location(statement, loop)
+        _replace_statement(self.node, loop, statements)
+
+
+def _pattern(header: ast.expr) -> tuple[Any, list[ast.expr]]:
+    """(the pattern of a header, the expressions of its values): see capture/step_elements.py."""
+    if not (isinstance(header, ast.Call) and isinstance(header.func, ast.Name)):
+        return None, [header]
+    name = header.func.id
+    if header.keywords:
+        keywords = [(x.arg, getattr(x.value, "value", None)) for x in header.keywords]
+        if name != "zip" or keywords != [("strict", True)]:
+            return None, [header]
+    if len(header.args) not in _PATTERNS.get(name, ()) or any(isinstance(x, ast.Starred) for x in header.args):
+        return None, [header]
+    iterables = {"range": 0, "enumerate": 1}.get(name, len(header.args))  # arguments that are gone over
+    parts = [_pattern(x) if k < iterables else (None, [x]) for k, x in enumerate(header.args)]
+    name = f"strict {name}" if header.keywords else name
+    return (name, tuple([pattern for pattern, _ in parts])), [header.func, *[x for _, values in parts for x in values]]
+
+
+def _marked_unbound(name: str) -> ast.stmt:
+    """A statement that gives a variable the value UNBOUND if it has none."""
+    mark = ast.Assign([ast.Name(name, ast.Store())], ast.Constant(UNBOUND))
+    handler = ast.ExceptHandler(ast.Name("UnboundLocalError", ast.Load()), None, [mark])
+    return PlainTry([ast.Expr(ast.Name(name, ast.Load()))], [handler], [], [])
+
+
+def _unbound_again(name: str) -> ast.stmt:
+    """A statement that deletes a variable that has the value UNBOUND."""
+    test = ast.Compare(ast.Name(name, ast.Load()), [ast.Is()], [ast.Constant(UNBOUND)])
+    return PlainIf(test, [ast.Delete([ast.Name(name, ast.Del())])], [])
+
+
+def _own_statements(statement: ast.AST) -> list[ast.AST]:
+    """A statement and the statements in it, but for those of nested definitions, and `break` and `continue` of nested loops."""
+    found: list[ast.AST] = []
+    waiting: list[tuple[ast.AST, bool]] = [(statement, False)]
+    while waiting:
+        part, is_in_loop = waiting.pop()
+        if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            continue
+        if not (is_in_loop and isinstance(part, ast.Break | ast.Continue)):
+            found.append(part)
+        inside = is_in_loop or isinstance(part, ast.For | ast.While)
+        waiting += [(child, inside) for child in ast.iter_child_nodes(part)]
+    return found
+
+
+def _replace_statement(node: ast.AST, statement: ast.stmt, others: Sequence[ast.stmt]) -> None:
+    """Put other statements in the place of one."""
+    for part in walk(node):
+        for field in ("body", "orelse", "finalbody"):
+            block = getattr(part, field, None)
+            if isinstance(block, list) and any(x is statement for x in block):
+                at = next(k for k, x in enumerate(block) if x is statement)
+                block[at : at + 1] = others
+                return
+    raise AssertionError("the loop is not in its function")
