@@ -30,6 +30,7 @@ from tests.fuzz.values import environment
 from tracejit.capture import tensors
 from tracejit.capture.handlers import arrays, prologue_arrays
 from tracejit.capture.session import record
+from tracejit.compiled.compile import CompiledFunction
 from tracejit.config import override
 from tracejit.report.performance import Warned
 
@@ -44,17 +45,21 @@ LIBRARY = re.compile(
 
 @dataclass(frozen=True)
 class Way:
-    """A backend, and how many calls an entry serves before it becomes machine code (0: never)."""
+    """A backend, and how many calls an entry serves before it becomes machine code (0: never).  outlines: whether all loops are taken
+    for such whose steps take different paths (tracejit/capture/branching_loops.py) from the first recording on."""
 
     backend: str
     hot_calls: int
+    outlines: bool = False
 
     def __str__(self) -> str:
-        return f"{self.backend} {'hot' if self.hot_calls else 'cold'}"
+        return f"{self.backend} {'hot' if self.hot_calls else 'cold'}{' outlined' if self.outlines else ''}"
 
 
 EAGER = None
 WAYS = {str(way): way for way in (Way("interpret", 0), Way("reference", 0), Way("numba", 0), Way("llvm", 0), Way("llvm", 1))}
+OUTLINED = Way("llvm", 0, outlines=True)
+WAYS[str(OUTLINED)] = OUTLINED
 
 
 @dataclass
@@ -123,7 +128,27 @@ def run(
     if way is None:
         return _run(program, code, lambda target: target, rounds, framework, for_torch, witnessed)
     with override(backend=way.backend, hot_calls=way.hot_calls, verify=True):
-        return _run(program, code, compiler, rounds, tracejit, False, witnessed)
+        outlining = _outlining(compiler, code, program.text.count("\n") + 1) if way.outlines else compiler
+        return _run(program, code, outlining, rounds, tracejit, False, witnessed)
+
+
+def _outlining(compiler: Callable[[Any], Any], code: CodeType, lines: int) -> Callable[[Any], Any]:
+    """A compiler whose functions outline the loops of a program of so many lines."""
+
+    def compiled(target: Any) -> Any:
+        function = compiler(target)
+        if isinstance(function, CompiledFunction):
+            function._policy.branching_lines.update(dict.fromkeys(_nested(code), frozenset(range(1, lines + 1))))
+        return function
+
+    return compiled
+
+
+def _nested(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _nested(constant)
 
 
 def _run(
