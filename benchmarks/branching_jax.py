@@ -88,7 +88,7 @@ def _hmc_jittered(key: Any, q: Any, step: Any, transitions: int) -> Any:
 _DEPTH = 6
 
 
-def _turned(q_left: Any, p_left: Any, q_right: Any, p_right: Any) -> Any:
+def _makes_u_turn(q_left: Any, p_left: Any, q_right: Any, p_right: Any) -> Any:
     along = q_right - q_left
     return ((along * p_left).sum() < 0) | ((along * p_right).sum() < 0)
 
@@ -147,7 +147,7 @@ def _nuts(key: Any, q: Any, step: Any, draws: int) -> Any:
         q_left, p_left = jnp.where(back, q_end, q_left), jnp.where(back, p_end, p_left)
         q_right, p_right = jnp.where(back, q_right, q_end), jnp.where(back, p_right, p_end)
         q = jnp.where(going & (random.uniform(for_choice) * count < more), drawn, q)
-        going = going & ~_turned(q_left, p_left, q_right, p_right)
+        going = going & ~_makes_u_turn(q_left, p_left, q_right, p_right)
         return key, q, q_left, p_left, q_right, p_right, log_slice, depth + 1, count + more, going
 
     def draw(q: Any, key: Any) -> Any:

@@ -108,7 +108,7 @@ def _hmc_jittered(seed: int, start: Any, step: float, transitions: int) -> Any:
 
 
 @njit
-def _turned(q_left: Any, p_left: Any, q_right: Any, p_right: Any) -> Any:
+def _makes_u_turn(q_left: Any, p_left: Any, q_right: Any, p_right: Any) -> Any:
     left, right = _f(0), _f(0)
     for i in range(q_left.shape[0]):
         left += (q_right[i] - q_left[i]) * p_left[i]
@@ -135,7 +135,7 @@ def _subtree(q: Any, p: Any, log_slice: Any, step: Any, depth: int) -> Any:
         if np.random.random() < more / max(count + more, 1):
             drawn = other
         count += more
-        going = going and not _turned(q_left, p_left, q_right, p_right)
+        going = going and not _makes_u_turn(q_left, p_left, q_right, p_right)
     return q_left, p_left, q_right, p_right, drawn, count, going
 
 
@@ -156,7 +156,7 @@ def _nuts(seed: int, q: Any, step: float, draws: int) -> Any:
             if going and np.random.random() < more / count:
                 q = drawn
             count += more
-            going = going and not _turned(q_left, p_left, q_right, p_right)
+            going = going and not _makes_u_turn(q_left, p_left, q_right, p_right)
             depth += 1
         depths += depth
         kept[d] = q

@@ -148,7 +148,7 @@ def _nuts(xp: Any, transform: Transform) -> Function:
         q = q + step * p
         return q, p + 0.5 * step * gradient(q)
 
-    def turned(q_left: Any, p_left: Any, q_right: Any, p_right: Any) -> Any:
+    def makes_u_turn(q_left: Any, p_left: Any, q_right: Any, p_right: Any) -> Any:
         along = q_right - q_left
         return (along * p_left).sum() < 0 or (along * p_right).sum() < 0
 
@@ -167,7 +167,7 @@ def _nuts(xp: Any, transform: Transform) -> Function:
             if xp.rand(()) < more / max(count + more, 1):
                 drawn = other
             count += more
-            going = going and not turned(q_left, p_left, q_right, p_right)
+            going = going and not makes_u_turn(q_left, p_left, q_right, p_right)
         return q_left, p_left, q_right, p_right, drawn, count, going
 
     @transform
@@ -186,7 +186,7 @@ def _nuts(xp: Any, transform: Transform) -> Function:
                 if going and xp.rand(()) < more / count:
                     q = drawn
                 count += more
-                going = going and not turned(q_left, p_left, q_right, p_right)
+                going = going and not makes_u_turn(q_left, p_left, q_right, p_right)
                 depth += 1
             depths += depth
             kept.append(q)

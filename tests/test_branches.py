@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import tracejit as T
+from tests.branching_programs import ball, density, heun, metropolis
 from tracejit import nn
 from tracejit.capture import record
 from tracejit.compiled.tier_policy import TierPolicy
@@ -58,47 +59,6 @@ def paths_of_pieces(compiled: Any) -> list[int]:
 
 
 # -- programs
-def density(x: Any) -> Any:
-    return T.exp(-0.5 * (x * x).sum())
-
-
-def metropolis(x: Any, steps: int) -> Any:
-    accepted, seen = 0, []
-    for _ in range(steps):
-        proposed = x + 0.8 * T.randn(3)
-        if T.rand(()) < density(proposed) / density(x):
-            x, accepted = proposed, accepted + 1
-        seen.append(x)
-    return x, accepted, T.stack(seen).mean(0)
-
-
-def heun(y: Any, end: float, tolerance: float) -> Any:
-    t, dt, rejected = 0.0, 0.1, 0
-    while t < end:
-        dt = min(dt, end - t)
-        first = T.sin(3 * y) + t
-        second = T.sin(3 * (y + dt * first)) + (t + dt)
-        error = (0.5 * dt * (second - first)).abs().max().item()
-        if error <= tolerance:
-            t, y = t + dt, y + 0.5 * dt * (first + second)
-        else:
-            rejected += 1
-        dt = dt * min(2.0, max(0.3, 0.9 * (tolerance / (error + 1e-12)) ** 0.5))
-    return y, t, rejected
-
-
-def ball(height: Any, speed: Any, steps: int) -> Any:
-    heights, bounces = [], 0
-    for _ in range(steps):
-        speed = speed - 0.0981
-        height = height + 0.01 * speed
-        if height < 0:
-            height, speed = -height, -0.9 * speed
-            bounces += 1
-        heights.append(height)
-    return T.stack(heights), bounces
-
-
 def rejection(count: int) -> Any:
     found = []
     for _ in range(count):

@@ -81,14 +81,14 @@ def f(n, u, x):
             x = x + u[t]
     return x
 """)
-    assert (loop.given, loop.left, loop.items) == (("u", "x"), ("x",), 0)
+    assert (loop.live_ins, loop.live_outs, loop.items) == (("u", "x"), ("x",), 0)
     assert (loop.has_elements, loop.branches, loop.line) == (True, True, 3)
     assert is_step(loop.code) and loop.code.co_argcount == 3 and loop.code.co_varnames[1:3] == ("u", "x")
 
 
 def test_the_step_of_a_loop_over_elements_takes_one_of_them() -> None:
     (loop,) = loops_of("def f(xs, h):\n    for k, x in xs:\n        h = h + x * k\n    return h\n")
-    assert (loop.given, loop.left, loop.has_elements, loop.code.co_argcount) == (("h",), ("h",), True, 2)
+    assert (loop.live_ins, loop.live_outs, loop.has_elements, loop.code.co_argcount) == (("h",), ("h",), True, 2)
 
 
 @pytest.mark.parametrize("condition", ["x < n", "True", "1", "x < n and not n"])
@@ -97,8 +97,8 @@ def test_the_step_of_a_while_loop_takes_no_element_and_asks_its_condition(condit
         f"def f(n, x):\n    while {condition}:\n        x = x + 1\n        if x > 9:\n            break\n    return x\n"
     )
     is_asked = "n" in condition
-    assert (loop.given, loop.left) == (("n", "x") if is_asked else ("x",), ("x",))
-    assert not loop.has_elements and loop.code.co_argcount == len(loop.given)
+    assert (loop.live_ins, loop.live_outs) == (("n", "x") if is_asked else ("x",), ("x",))
+    assert not loop.has_elements and loop.code.co_argcount == len(loop.live_ins)
 
 
 def test_a_step_returns_how_it_has_ended_and_what_it_leaves() -> None:
@@ -131,12 +131,12 @@ def f(xs):
             seen = x
     return total, seen
 """)
-    assert {*loop.left} == {*loop.given} == {"count", "seen", "total"}
+    assert {*loop.live_outs} == {*loop.live_ins} == {"count", "seen", "total"}
 
 
 def test_the_variable_of_the_loop_is_left_if_it_is_read_after_the_loop() -> None:
     after, never = [loops_of(f"def f(xs, h):\n    for x in xs:\n        h = h + x\n    return {x}\n")[0] for x in ("h, x", "h")]
-    assert "x" in after.left and "x" not in never.left
+    assert "x" in after.live_outs and "x" not in never.live_outs
 
 
 # -- items
@@ -151,7 +151,7 @@ def f(xs, h):
         others.append(h * x)
     return seen, others
 """)
-    assert (loop.given, loop.left, loop.items) == (("h",), ("h",), 2)
+    assert (loop.live_ins, loop.live_outs, loop.items) == (("h",), ("h",), 2)
     assert FunctionType(loop.code, {})(3, 1) == ("continues", (4, 4, 12))
 
 
@@ -171,7 +171,7 @@ def f(xs, h):
 )
 def test_a_list_that_a_step_does_more_with_is_a_variable_of_the_step(body: str) -> None:
     (loop,) = loops_of(f"def f(xs):\n    seen, y = [], 0\n    for x in xs:\n        {body}\n    return seen, y\n")
-    assert loop.items == 0 and "seen" in loop.given
+    assert loop.items == 0 and "seen" in loop.live_ins
 
 
 @pytest.mark.parametrize("before", ["seen = given", "seen = []; seen.append(0)", "seen = []; other = seen"])

@@ -14,8 +14,8 @@ Then each step is a call of a function:
 
 A step may do nothing but compute, read, draw, and append an item to a list; it has to leave tensors without a gradient, of the kind
 that it was given, and numbers.  A first step that leaves other kinds (`best = None` before the loop) stays outside of the node.
-Where a step does anything else, the recording stops with the reason, and the rest of the call is as in eager mode: then what is in
-the variables may be other objects than eager mode has there, on the same memory.
+Where a step does anything else, the recording stops with the reason, and the rest of the call is as in eager mode.  The rest of that
+step still finds stand-ins in its variables, on the memory of what they stand for; what follows finds what they stand for.
 
 Nested loops are nodes of the path of a step, with a tree of their own; runs of one loop in different steps share it."""
 
@@ -49,7 +49,7 @@ from tracejit.capture.step_paths import (
     reachable,
 )
 from tracejit.capture.syntax.loops import UNBOUND
-from tracejit.capture.syntax.outlined_loops import NO_STEP, WAYS, OutlinedLoop
+from tracejit.capture.syntax.outlined_loops import NO_STEP, WAYS, WHILE, OutlinedLoop
 from tracejit.capture.syntax.pieces import BREAKS, CONTINUES, RETURNS
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FROM_NUMPY, bool_, int64
@@ -86,10 +86,10 @@ def run_outlined_loop(
     """Run an outlined loop.
 
     interpreter: None where nothing is recorded.  step: the function of the step.  pattern, header: of what a `for` loop goes over
-    (step_elements.py), or "while" and ().  values: of the live-in variables.  joined: for each list that gets items,
+    (step_elements.py), or WHILE and ().  values: of the live-in variables.  joined: for each list that gets items,
     whether nothing but `stack` and the like looks at them.  Returns (how the loop has ended, what the live-out variables hold, then
     the items of each list as a list), or (RETURNS, the result)."""
-    variables = dict(zip(loop.given, values, strict=True))
+    variables = dict(zip(loop.live_ins, values, strict=True))
     if interpreter is None:
         return _plain_steps(loop, step, _plain_elements(pattern, header), variables)
     recorder = interpreter.recorder
@@ -107,7 +107,7 @@ def run_outlined_loop(
 
 
 def _plain_elements(pattern: Any, header: tuple[Any, ...]) -> Iterator[Any]:
-    if pattern == "while":
+    if pattern == WHILE:
         return _for_ever()
     return iter(header_value(pattern, map(plain, header), lambda f, given, named: f(*given, **named)))
 
@@ -132,16 +132,18 @@ def _plain_steps(
         if done is None:
             element = next(remaining, _END)
             if element is _END:
-                return (CONTINUES, (*[left[name] for name in loop.left], *columns)) if left or any(columns) else (NO_STEP, None)
-            given = [variables[name] for name in loop.given]
+                return (
+                    (CONTINUES, (*[left[name] for name in loop.live_outs], *columns)) if left or any(columns) else (NO_STEP, None)
+                )
+            given = [variables[name] for name in loop.live_ins]
             named, values = step(element, *given) if loop.has_elements else step(*given)
             done = WAYS.index(named), values
         way, values = done
         if way == RETURNS:
             return way, values
-        left = dict(zip(loop.left, values, strict=False))
+        left = dict(zip(loop.live_outs, values, strict=False))
         variables = {**variables, **left}
-        for column, item in zip(columns, values[len(loop.left) :], strict=True):
+        for column, item in zip(columns, values[len(loop.live_outs) :], strict=True):
             column.append(item)
         if way == BREAKS:
             return way, (*left.values(), *columns)
@@ -202,7 +204,7 @@ class LoopRun:
     # -- what the loop goes over
     def begin(self, pattern: Any, header: tuple[Any, ...]) -> bool:
         """Note what the loop goes over.  False where it cannot be what a node goes over."""
-        if pattern == "while":
+        if pattern == WHILE:
             return True
         self.elements = elements = step_elements(
             self.recorder, pattern, iter(header), self.loop.items > 0 or not self.loop.branches
@@ -261,13 +263,13 @@ class LoopRun:
         if self.trips is not None:
             slots.append(Slot(("element",), Aval((), int64), int))
             tensors.append(number_tensor(interpreter, self.element, int))
-        for name in loop.given:
+        for name in loop.live_ins:
             value = self.variables[name]
             holds = Tensor if isinstance(value, Tensor) else type(plain(value))
-            if value is UNBOUND and name in loop.left:
+            if value is UNBOUND and name in loop.live_outs:
                 self.unbound.add(name)
                 continue
-            if name not in loop.left or not (holds is Tensor or holds in NUMBERS):
+            if name not in loop.live_outs or not (holds is Tensor or holds in NUMBERS):
                 continue
             if holds is Tensor:
                 check_tensor(interpreter, value, name)
@@ -437,7 +439,7 @@ class LoopRun:
         if self.elements is not None:
             number, at = define(stand_ins[0], int(self.arrays[0])), self.elements.at
             given.append(self._of_program(lambda: at(number)))
-        for name in self.loop.given:
+        for name in self.loop.live_ins:
             k = self.slot_of.get(name)
             if k is None and name in self.unbound:
                 k = self._slot_made(name)
@@ -550,7 +552,7 @@ class LoopRun:
             interpreter.path_trees[v] = replace(record, tree=tree, starts=starts)
         originals = {id(x): self.begun[j] for x, j in zip(stand_ins, self.begun_objects, strict=False) if j in self.begun}
         left = [originals.get(id(x), x) for x in values]
-        self.variables = {**self.variables, **dict(zip(self.loop.left, left, strict=True))}
+        self.variables = {**self.variables, **dict(zip(self.loop.live_outs, left, strict=True))}
         if self.trips is not None:
             self.element = self.recorder.operators.binary("+", self.element, self.trips.step)
         if not self._has_step():
@@ -670,7 +672,7 @@ class LoopRun:
         slots = self.tree.slots
         known: dict[int, Tensor] = {}
 
-        def held(k: int) -> Any:
+        def value_of_slot(k: int) -> Any:
             holds, x = slots[k].holds, at[LIVE_IN, k]
             if holds is bool:
                 return self._take(x)
@@ -682,9 +684,12 @@ class LoopRun:
 
         by_key = {slot.key: k for k, slot in enumerate(slots)}
         if way == RETURNS:
-            leaves = [held(k) for key, k in by_key.items() if key[0] == "return"]
+            leaves = [value_of_slot(k) for key, k in by_key.items() if key[0] == "return"]
             return way, put_together(self.recorder, self.template, iter(leaves))
-        left = [held(by_key["variable", x]) if ("variable", x) in by_key else self.fixed.get(x, UNBOUND) for x in self.loop.left]
+        left = [
+            value_of_slot(by_key["variable", x]) if ("variable", x) in by_key else self.fixed.get(x, UNBOUND)
+            for x in self.loop.live_outs
+        ]
         return way, self.recorder.mark_created((*left, *[[StackedItems(x, self.made)] for x in rows]))
 
     # -- where the recording stops
@@ -763,7 +768,7 @@ class LoopRun:
             return put_together(None, self.template, iter(leaves))
         left = [
             self._value(by_key["variable", x], known) if ("variable", x) in by_key else self.fixed.get(x, UNBOUND)
-            for x in self.loop.left
+            for x in self.loop.live_outs
         ]
         return (*left, *[[wrap(x) for x in column] for column in self.items])
 

@@ -396,7 +396,7 @@ class _Body:
         for node in segment.nodes:
             self._node(node, mask)
         if segment.end is not None:
-            return self._left(segment.end)
+            return self._outcome_of_path(segment.end)
         assert segment.decided is not None
         cases = [(self._holds(segment.decided, expected), x) for expected, x in segment.following.items()]
         if len(cases) == 2 and all(type(x.value) is bool for x in segment.following):
@@ -414,7 +414,7 @@ class _Body:
             result = {x: self._select(case, outcome[x], result[x]) for x in result}
         return result
 
-    def _left(self, end: PathEnd) -> dict[StepValue, StepValue]:
+    def _outcome_of_path(self, end: PathEnd) -> dict[StepValue, StepValue]:
         tree = self.tree
         left: dict[StepValue, StepValue] = {(LIVE_IN, k): end.left.get(k, (LIVE_IN, k)) for k in range(len(tree.slots))}
         if not tree.is_counted:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tracejit.capture.handlers.post_program import is_post_program
 from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.handlers.symbols import concretise, is_symbolic
+from tracejit.capture.syntax.outlined_loops import STRICT_ZIP
 from tracejit.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Elements", "header_value", "step_elements"]
 
-_STRICT: Final = "strict zip"
 _MOST: Final = 2**62
 """Integers that elements may come to, at most: numbers of programs have 64 bits."""
 
@@ -50,7 +50,7 @@ def header_value(pattern: Any, values: Iterator[Any], call: Callable[[Any, list[
         return next(values)
     function = next(values)
     arguments = [header_value(part, values, call) for part in pattern[1]]
-    return call(function, arguments, {"strict": True} if pattern[0] == _STRICT else {})
+    return call(function, arguments, {"strict": True} if pattern[0] == STRICT_ZIP else {})
 
 
 def step_elements(recorder: Recorder, pattern: Any, values: Iterator[Any], is_counted: bool = False) -> Elements | None:
@@ -83,11 +83,11 @@ def _rows(recorder: Recorder, value: Any) -> Elements | None:
 
 
 def _integers(recorder: Recorder, function: Any, arguments: list[Any], is_counted: bool) -> Elements | None:
-    def stays(x: Any) -> bool:
+    def varies_by_call(x: Any) -> bool:
         """Whether it is a number of the program, or of the call and no size."""
         return is_symbolic(x) and (is_post_program(x) or not is_counted) and recorder.sizes.symbol(x) is None
 
-    bounds = [x if stays(x) else concretise(x) for x in arguments]
+    bounds = [x if varies_by_call(x) else concretise(x) for x in arguments]
     if function is not range or any(type(plain(x)) is not int for x in bounds):
         return None
     start, stop, step = (0, *bounds, 1) if len(bounds) == 1 else (*bounds, 1)[:3]
@@ -129,7 +129,7 @@ def _together_strictly(recorder: Recorder, function: Any, parts: list[Any]) -> E
     return made if made is not None and all(part.count == made.count for part in parts) else None
 
 
-_MAKERS: Final = {"enumerate": _counted, "zip": _together, _STRICT: _together_strictly, "reversed": _backwards}
+_MAKERS: Final = {"enumerate": _counted, "zip": _together, STRICT_ZIP: _together_strictly, "reversed": _backwards}
 
 
 def _positions(recorder: Recorder, elements: Elements) -> Callable[[Any], Any]:

@@ -167,7 +167,7 @@ def describe_path(
     after = reachable(run.recorder, run.function, run.fixed.values())
     if isinstance(after, str) or not after.is_unchanged_since(before):
         raise Refused("a step changes what it has not made")
-    left, rows, changes = _left(run, way, values)
+    left, rows, changes = _left_in_slots(run, way, values)
     ends = [_end(interpreter, slot, x) for slot, x in left]
     for x in rows:
         check_tensor(interpreter, x, "an item of a list")
@@ -175,7 +175,7 @@ def describe_path(
         raise Refused("a number has no place in the program")
     if not _only_computes(run, outer):
         raise Refused("a step does more than compute: it changes something outside, or calls what is not in the program")
-    passing = [slot.key[0] == "variable" and slot.key[1] not in run.loop.later for slot, _ in left]
+    passing = [slot.key[0] == "variable" and slot.key[1] not in run.loop.read_after for slot, _ in left]
     path = _Path(run, begin, live_ins, ends, rows, passing)
     for x in (*ends, *rows):
         if any((x if x._base is None else x._base) is y for y in run.states.values()):
@@ -208,7 +208,7 @@ def describe_path(
     return outcome
 
 
-def _left(run: LoopRun, way: int, values: Any) -> tuple[list[tuple[Slot, Any]], list[Any], str]:
+def _left_in_slots(run: LoopRun, way: int, values: Any) -> tuple[list[tuple[Slot, Any]], list[Any], str]:
     """(slots that a step leaves something in, with that; items for lists; a variable that has become of another kind)."""
     if way == RETURNS:
         leaves: list[Any] = []
@@ -217,7 +217,7 @@ def _left(run: LoopRun, way: int, values: Any) -> tuple[list[tuple[Slot, Any]], 
             raise Refused("steps return different kinds of things")
         run.template = form
         return [(_slot_of(("return", n), x), x) for n, x in enumerate(leaves)], [], ""
-    names, changes = run.loop.left, ""
+    names, changes = run.loop.live_outs, ""
     left: list[tuple[Slot, Any]] = []
     for name, x in zip(names, values, strict=False):
         is_held = isinstance(x, Tensor) or type(plain(x)) in NUMBERS
@@ -312,12 +312,11 @@ class _Path:
         self._same: dict[StepValue, StepValue] = {}  # a place -> the one that has the same value
         tensors = self._tensors_written(recorded)
         self.written: dict[int, StepValue] = {k: (LIVE_IN, k) for k, x in run.states.items() if any(x is y for y in tensors)}
-        known = self._same, self.written
-        path = None
-        for has_parts in (False, True):
-            if path is None:
-                self._same, self.written = {**known[0]}, {**known[1]}
-                path = self._path(step.nodes, has_parts)
+        same, written = {**self._same}, {**self.written}
+        path = self._path(step.nodes, has_parts=False)
+        if path is None:
+            self._same, self.written = same, written
+            path = self._path(step.nodes, has_parts=True)
         assert path is not None
         self.nodes = path
         self.ends = list(map(self._place, step.carried_on[: len(ends)]))

@@ -56,12 +56,16 @@ from tracejit.capture.syntax.pieces import (
 from tracejit.capture.syntax.tree_walk import walk
 from tracejit.core.weak_table import WeakTable
 
-__all__ = ["NO_STEP", "WAYS", "OutlinedFunction", "OutlinedLoop", "convert_outlined", "is_step"]
+__all__ = ["NO_STEP", "STRICT_ZIP", "WAYS", "WHILE", "OutlinedFunction", "OutlinedLoop", "convert_outlined", "is_step"]
 
 WAYS: Final = ("continues", "breaks", "returns")
 """What a step returns for the ways in which it ends: texts, which are part of a path, and no numbers that it computes."""
 NO_STEP: Final = 3
 """How a loop has ended that had no step."""
+WHILE: Final = "while"
+"""The pattern of a `while` loop, which has no header."""
+STRICT_ZIP: Final = "strict zip"
+"""The name of `zip(..., strict=True)` in patterns."""
 _PATTERNS: Final = {"range": (1, 2, 3), "enumerate": (1, 2), "zip": tuple(range(1, 9)), "reversed": (1,)}
 """The builtins whose calls in headers have a pattern (capture/step_elements.py), and how many arguments these may have."""
 _ELEMENT: Final = f"{OUTLINED}element__"
@@ -74,16 +78,16 @@ _SUSPENDING: Final = (ast.Yield, ast.YieldFrom, ast.Await)
 @dataclass(frozen=True, slots=True)
 class OutlinedLoop:
     """A loop and its step.  code: of the step, a function of the element (if the loop has elements) and of the variables
-    `given`; it returns (one of WAYS, (values of `left`, items)).  given, left: live-in and live-out variables.  items: number of
-    lists that steps append an item to.  later: the variables among `left` that are read after the loop, too.  has_elements: whether it
-    is a `for` loop.  branches: whether it is around one of the lines; other loops in steps are outlined in case that values decide how
-    many steps they have.  line: of its header."""
+    `live_ins`; it returns (one of WAYS, (values of `live_outs`, items)).  items: number of lists that steps append an item to.
+    read_after: the variables among `live_outs` that are read after the loop, too.  has_elements: whether it is a `for` loop.
+    branches: whether it is around one of the lines; other loops in steps are outlined in case that values decide how many steps they
+    have.  line: of its header."""
 
     code: CodeType
-    given: tuple[str, ...]
-    left: tuple[str, ...]
+    live_ins: tuple[str, ...]
+    live_outs: tuple[str, ...]
     items: int
-    later: frozenset[str]
+    read_after: frozenset[str]
     has_elements: bool
     branches: bool
     line: int
@@ -292,7 +296,7 @@ class _Loop:
     def _replace(self, number: int, given: Sequence[str], left: Sequence[str], lists: dict[str, str]) -> None:
         """Replace the statement by a call of the entry point, and statements that store what it gives."""
         loop = self.loop
-        pattern, parts = ("while", []) if isinstance(loop, ast.While) else _pattern(loop.iter)
+        pattern, parts = (WHILE, []) if isinstance(loop, ast.While) else _pattern(loop.iter)
         header = ast.Tuple(parts, ast.Load())
         values = ast.Tuple([ast.Name(x, ast.Load()) for x in given], ast.Load())
         names = ast.Tuple([ast.Constant(x) for x in lists.values()], ast.Load())
@@ -341,7 +345,7 @@ def _pattern(header: ast.expr) -> tuple[Any, list[ast.expr]]:
         return None, [header]
     iterables = {"range": 0, "enumerate": 1}.get(name, len(header.args))  # arguments that are gone over
     parts = [_pattern(x) if k < iterables else (None, [x]) for k, x in enumerate(header.args)]
-    name = f"strict {name}" if header.keywords else name
+    name = STRICT_ZIP if header.keywords else name
     return (name, tuple([pattern for pattern, _ in parts])), [header.func, *[x for _, values in parts for x in values]]
 
 
