@@ -91,6 +91,27 @@ def test_the_step_of_a_loop_over_elements_takes_one_of_them() -> None:
     assert (loop.live_ins, loop.live_outs, loop.has_elements, loop.code.co_argcount) == (("h",), ("h",), True, 2)
 
 
+def test_variables_of_a_nested_function_itself_are_not_those_of_the_loop() -> None:
+    (loop,) = loops_of("""
+def f(n, u, x):
+    def slope(x, *, t=n):
+        u = lambda x: x + t
+        return u(x) * n
+    for t in range(n):
+        x = x + slope(x) if x > u else u
+    return x
+""")
+    assert loop.live_ins == ("slope", "u", "x")
+    assert not loops_of("""
+def f(n, u, x):
+    def slope(y):
+        return lambda u: y + x + u
+    for t in range(n):
+        x = x + slope(x)(u) if x > u else u
+    return x
+""")
+
+
 @pytest.mark.parametrize("condition", ["x < n", "True", "1", "x < n and not n"])
 def test_the_step_of_a_while_loop_takes_no_element_and_asks_its_condition(condition: str) -> None:
     (loop,) = loops_of(

@@ -23,9 +23,9 @@ from tracejit.ops.movement.copies import clone
 from tracejit.ops.movement.views import detach
 
 __all__ = [
-    "AFTER", "RETAIN", "AccumulateGrad", "AccumulatingNode", "DataStorage", "Node", "OpNode", "SelectiveNode", "Storage",
+    "AFTER", "RETAIN", "AccumulateGrad", "AccumulatingNode", "DataStorage", "LiveInNode", "Node", "OpNode", "SelectiveNode", "Storage",
     "class_of", "edge_of", "edges_behind_freed", "install", "is_tensor", "leads_elsewhere", "make_tensor", "mark_written",
-    "move_retained", "shown", "with_contents",
+    "move_retained", "next_sequence", "shown", "with_contents",
 ]  # fmt: skip
 
 next_sequence = itertools.count().__next__
@@ -182,6 +182,34 @@ class SelectiveNode(Node):
     def expand(self) -> None:
         """Become a node that hands on.  The steps have sequence numbers between those of this node and of the one before."""
         raise NotImplementedError(type(self).__name__)
+
+
+class LiveInNode(Node):
+    """The position of a tensor whose history is found when it is asked for.  find: gives a tensor with the same history."""
+
+    __slots__ = ("_find", "_found")
+
+    def __init__(self, find: Callable[[], Any]) -> None:
+        self._find = find
+        self._found: tuple[tuple[Any, int], ...] = ()
+        super().__init__((None,))
+        self.needs = (True,)
+
+    @property
+    def edges(self) -> tuple[tuple[Any, int] | None, ...]:  # type: ignore[override]
+        if not self._found:
+            self._found = (edge_of(self._find()),)
+        return self._found
+
+    @edges.setter
+    def edges(self, edges: tuple[tuple[Any, int] | None, ...]) -> None:
+        """There are none before they are asked for."""
+
+    def backward(self, cotangents: Sequence[Any], tensors: bool) -> Sequence[Any]:
+        return cotangents
+
+    def name(self) -> str:
+        return "AliasBackward0"
 
 
 class AccumulateGrad:

@@ -23,17 +23,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from tracejit.autograd.tape import LiveInNode, next_sequence
 from tracejit.capture.call_sites import user_line
 from tracejit.capture.defects import stop_for_defect
 from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.handlers.symbols import is_symbolic
+from tracejit.capture.loop_emission import LoopResults, emit_loop
 from tracejit.capture.loop_steps import LIVE_IN, SHARED, RecordingPoint, StepValue, outside_value
-from tracejit.capture.path_tree import BASE, GO, OBJECTS, OF_SHARED, WAY, LoopRecord, NoBody, PathTree, Slot, TripCount, identity
+from tracejit.capture.path_tree import (
+    BASE,
+    GO,
+    OBJECTS,
+    OF_SHARED,
+    WAY,
+    LoopRecord,
+    NoBody,
+    PathTree,
+    Slot,
+    TripCount,
+    identity,
+    requires_grad,
+)
 from tracejit.capture.stacked_items import StackedItems
 from tracejit.capture.step_elements import Elements, header_value, step_elements
 from tracejit.capture.step_paths import (
@@ -52,10 +68,11 @@ from tracejit.capture.syntax.loops import UNBOUND
 from tracejit.capture.syntax.outlined_loops import NO_STEP, WAYS, WHILE, OutlinedLoop
 from tracejit.capture.syntax.pieces import BREAKS, CONTINUES, RETURNS
 from tracejit.core.aval import Aval
-from tracejit.core.dtypes import FROM_NUMPY, bool_, int64
+from tracejit.core.dtypes import FROM_NUMPY, int64
 from tracejit.core.floating import quietly
+from tracejit.core.interpreter import state
 from tracejit.core.op import REGISTRY
-from tracejit.ir.graph import Body, Literal, Node
+from tracejit.ir.graph import Body, Graph, Literal, Node
 from tracejit.ir.interpreter import NodeFailed, Runner
 from tracejit.ops.movement.views import detach
 from tracejit.tensor import Tensor
@@ -72,6 +89,14 @@ _MOST_NODES: Final = 30_000
 """Operations of all bodies that a recording makes, at most: one is made for each path that is found."""
 _MOST_RESTARTS: Final = 4
 """How often the paths may be forgotten because one of them does not go with the others, at most."""
+
+
+def _capacity(steps: int) -> int:
+    """The steps that a node has room for, where a recorded call has made so many: a power of two, or three quarters of one."""
+    wanted, size = steps + steps // 4 + 1, 8
+    while size < wanted:
+        size *= 2
+    return size - size // 4 if size - size // 4 >= wanted else size
 
 
 def run_outlined_loop(
@@ -277,15 +302,21 @@ class LoopRun:
             else:
                 aval, tensor = Aval((), NUMBERS[holds]), number_tensor(interpreter, value, holds)
             slot_of[name] = len(slots)
-            slots.append(Slot(("variable", name), aval, holds))
+            grad = holds is Tensor and value.requires_grad
+            slots.append(Slot(("variable", name), aval, holds, grad, grad))
             tensors.append(tensor)
-        self.tree = PathTree((self.function.__code__, loop.line), slots, self.trips)
+        self.tree = PathTree((self.function.__code__, loop.line), slots, self.trips, self.count)
         if self.elements is not None and self.trips is not None and is_symbolic(self.elements.stop):
             value = number_value(interpreter, self.elements.stop)
             self.tree.trips = TripCount(self.trips.step, self.tree.shared_place(value, (interpreter.avals[value], False)))
         self.fixed = {name: x for name, x in self.variables.items() if name not in slot_of and name not in self.unbound}
         self.entered: list[int | None] = [interpreter.value_of(x) for x in tensors]
         self.arrays = [x._array for x in tensors]
+        self.grads = [slot.requires_grad for slot in slots]  # of what they hold now
+        self.given = tensors  # what the slots hold at first
+        self.outside: dict[Any, Any] = {}  # what steps share, where gradients go through the loop
+        self.body: Any = None  # (graph, places of its inputs, what it carries)
+        self._on_tape: tuple[int, dict[int, Tensor]] | None = None
         first: dict[int, int] = {}
         self.objects = [first.setdefault(id(x), k) if self.tree.is_object(k) else -1 for k, x in enumerate(tensors)]
         self.begun: dict[int, Tensor] = {k: tensors[k] for k in self.objects if k >= 0}
@@ -293,6 +324,7 @@ class LoopRun:
         self.made = 0  # steps
         self.template: Any = None
         self.states: dict[int, Tensor] = {}  # by slots
+        self.states_before = {id(x): x._array.copy() for x in self._drawn_from()}
         self.viewed: list[Tensor] = []  # those of whose parts steps have left copies
         for name, x in [*interpreter.written_in_steps.get(self.function.__code__, ())]:  # runs of a loop have the same slots
             x = self.fixed.get(name) if name else x
@@ -300,6 +332,7 @@ class LoopRun:
                 self.add_written(x, value)
                 self.arrays.append(x._array.copy())
                 self.objects.append(-1)
+                self.grads.append(False)
         self.runner: Any = None
         self.slot_of = slot_of
 
@@ -325,7 +358,9 @@ class LoopRun:
         number = self.objects[k]
         if number not in known:
             before = self._real_object(number)
-            known[number] = wrap(self.arrays[k]) if before is None else before
+            if before is None:
+                before = self.tensors_on_tape()[k] if self.grads[k] else wrap(self.arrays[k])
+            known[number] = before
         return known[number]
 
     def _object_from_before(self, number: int) -> Tensor | None:
@@ -340,19 +375,20 @@ class LoopRun:
 
     def _store_states(self) -> None:
         """Bring generators to the states that the steps have left."""
-        for k, state in self.states.items():
-            state._array[...] = self.arrays[k]
+        for k, tensor in self.states.items():
+            tensor._array[...] = self.arrays[k]
 
     # -- a step by known paths
     def _follow(self) -> int | None:
         """Make a step by the paths that are known.  Returns how it has ended; None where they do not serve it."""
         if self.runner is None:
             return None
-        run, places, carried = self.runner
+        run, (_, places, carried) = self.runner, self.body
         slots = range(len(self.tree.slots))
         values = {GO: np.array(True), WAY: np.array(0), BASE: np.array(self._first_object())}
         values.update({(LIVE_IN, k): self.arrays[k] for k in slots})
         values.update({identity(k): np.array(self.objects[k]) for k in slots})
+        values.update({requires_grad(k): np.array(self.grads[k]) for k in slots})
         try:
             outputs = quietly(run, [values[x] if x in values else self._shared(x[1]) for x in places])
         except NodeFailed:
@@ -360,9 +396,67 @@ class LoopRun:
         results = dict(zip(carried, outputs, strict=False))
         self.arrays = [results[LIVE_IN, k] for k in slots]
         self.objects = [int(results[identity(k)]) if self.tree.is_object(k) else -1 for k in slots]
+        self.grads = [bool(results.get(requires_grad(k), self.tree.slots[k].requires_grad)) for k in slots]
         for column, row in zip(self.items, outputs[len(carried) :], strict=True):
             column.append(row)
         return CONTINUES if self.tree.is_counted else int(results[WAY])
+
+    # -- gradients
+    def tensors_on_tape(self) -> dict[int, Tensor]:
+        """By slots of tensors that require grad, what they hold, with its position on eager mode's tape."""
+        if self._on_tape is None or self._on_tape[0] != self.made:
+            grad_enabled, state.grad_enabled = state.grad_enabled, True
+            try:
+                make = self._loop_on_tape
+                self._on_tape = self.made, make() if self.recorder.stopped else self.recorder.unwatched(make)
+            finally:
+                state.grad_enabled = grad_enabled
+        return self._on_tape[1]
+
+    def _live_in(self, k: int, position: tuple[int, float]) -> Tensor:
+        """What a slot holds before a step.  position: the number of the step, and where the tape of those before it ends."""
+        step, end = position
+        if step != self.made:
+            raise RuntimeError(
+                "backward(): a tensor of a step of a loop outlived the step; this is a defect of tracejit, please report it"
+            )
+        tensor = self.tensors_on_tape()[k]
+        if tensor._node is not None and step:
+            tensor._node.sequence = end
+        return tensor
+
+    def _loop_on_tape(self) -> dict[int, Tensor]:
+        slots = [k for k, requires in enumerate(self.grads) if requires]
+        if not self.made:
+            return {k: self.begun[self.begun_objects[k]] for k in slots}
+        graph, places, carried = self.body
+        at = dict(zip(carried, self._emit_on_tape(graph, places, carried, self.made).ends, strict=True))
+        return {k: at[LIVE_IN, k] for k in slots}
+
+    def _emit_on_tape(self, graph: Graph, places: Sequence[StepValue], carried: Sequence[StepValue], count: int) -> LoopResults:
+        """The loop, as a node of so many steps and on the tape."""
+        states = [(x._array, x._array.copy(), self._first_contents(x)) for x in self.states.values()]
+        for array, _, first in states:
+            array[...] = first
+        try:
+            return self._emit_from_start(graph, places, carried, count)
+        finally:
+            for array, contents, _ in states:
+                array[...] = contents
+
+    def _first_contents(self, state: Tensor) -> np.ndarray[Any, Any]:
+        """What the state of a generator was before the loop."""
+        number = id(state)
+        return self.states_before[number] if number in self.states_before else self.interpreter.first_states[number]
+
+    def _emit_from_start(
+        self, graph: Graph, places: Sequence[StepValue], carried: Sequence[StepValue], count: int
+    ) -> LoopResults:
+        entered = [self._entered(x) for x in carried]
+        shared = [self.outside[self.tree.shared[x[1]]] for x in places[len(carried) :]]
+        if state.top is not self.interpreter:
+            shared = list(map(plain, shared))
+        return emit_loop(graph, entered, (), shared, count, False, of_paths=True)
 
     def _first_object(self) -> int:
         """The number of the first object that the step makes."""
@@ -397,7 +491,8 @@ class LoopRun:
             if isinstance(before, str):
                 raise Refused(before)
             outcome = describe_path(self, outer, begin, live_ins, way, values, before)
-            if outcome.changes and not self.made and self.first < _MOST_FIRST and way == CONTINUES and not self.loop.items:
+            may_stay = not self.made and self.first < _MOST_FIRST and way == CONTINUES and not self.loop.items
+            if may_stay and (outcome.changes or self._reads_twice(outcome)):
                 return self._stay_outside(stand_ins, live_ins, values)
             if outcome.changes:
                 raise Refused(f"{outcome.changes!r} holds other kinds of things after some steps")
@@ -412,6 +507,15 @@ class LoopRun:
         self._assign(outcome)
         return self._after(way)
 
+    def _reads_twice(self, outcome: StepOutcome) -> bool:
+        """Whether a step reads a tensor that requires grad both as what it is given and from before the loop, or has it in two slots:
+        what arrives there is added up in the order of the step."""
+        given = [entered for entered, requires in zip(self.entered, self.grads, strict=False) if requires]
+        if any(type(x) is Tensor and self.interpreter.values.get(id(x)) in given for x in self.fixed.values()):
+            return True
+        read = {x[1] for a in outcome.path for x in a.operands if type(x) is tuple and x[0] == SHARED}
+        return len({*given}) < len(given) or not read.isdisjoint(given)
+
     def _drawn_from(self) -> list[Tensor]:
         """The states of generators that the recording has a value for."""
         interpreter = self.interpreter
@@ -421,7 +525,13 @@ class LoopRun:
         """What a step is given for each slot: a new tensor, also where two slots hold one object, since they may hold two in other
         steps; and the states of generators."""
         result = [self.states[k] if k in self.states else wrap(array) for k, array in enumerate(self.arrays)]
-        for x in result:
+        position = self.made, next_sequence()
+        self.live_nodes = {
+            k: LiveInNode(partial(self._live_in, k, position)) for k, requires in enumerate(self.grads) if requires
+        }
+        for k, x in enumerate(result):
+            if k in self.live_nodes:
+                x._requires_grad, x._node, x._index = True, self.live_nodes[k], 0
             self.interpreter._define(x)
         self.recorder.keep += result
         known: dict[int, Tensor] = {}
@@ -462,25 +572,30 @@ class LoopRun:
         interpreter = self.interpreter
 
         def outside(x: StepValue) -> StepValue:
-            return self.tree.shared_place(x[1], (interpreter.avals[x[1]], False)) if x[0] == SHARED else x
+            if x[0] != SHARED:
+                return x
+            return self.tree.shared_place(x[1], (interpreter.avals[x[1]], x[1] in interpreter.requires_grad))
 
         def insert() -> str:
             return self.tree.insert(outcome.path, outcome.end, outside)
 
         why = insert()
-        if why and self.restarts < _MOST_RESTARTS:  # tensors have become those of slots, or a nested loop is another one
+        # Tensors may have become those of slots, or a nested loop is another one.  The tape needs the paths of all steps.
+        if why and self.restarts < _MOST_RESTARTS and not self.tree.has_gradients:
             self.restarts += 1
             self.tree.clear()
             why = insert()
         if why:
             raise Refused(why)
         _, graph, places = self.tree.body()
+        if self.tree.is_counted and self.count is None:
+            raise NoBody("it appends items to a list, and values decide how many steps it has")
         interpreter.path_nodes += len(graph.nodes)
         if interpreter.path_nodes > _MOST_NODES:
             raise Refused("there are too many paths, or they are too long")
-        if self.tree.is_counted and self.count is None:
-            raise NoBody("it appends items to a list, and values decide how many steps it has")
-        self.runner = Runner(graph), places, self.tree.carried()
+        self.runner, self.body = Runner(graph), (graph, places, self.tree.carried())
+        if self.tree.has_gradients:
+            self.outside.update({v: outside_value(interpreter, v) for v in self.tree.shared if v not in self.outside})
 
     def _take_back(
         self, outer: RecordingPoint, stand_ins: Sequence[Tensor], states: dict[int, int], guarded: frozenset[Any]
@@ -499,7 +614,9 @@ class LoopRun:
             interpreter.states.add(number)
         recorder.keep_guarded(guarded)
         for x in stand_ins:
-            interpreter.defined.pop(interpreter.values.pop(id(x), -1), None)
+            value = interpreter.values.pop(id(x), -1)
+            interpreter.defined.pop(value, None)
+            interpreter.requires_grad.discard(value)
         for k, x in self.states.items():
             entered = states.get(id(x), self.entered[k])
             assert entered is not None
@@ -509,11 +626,12 @@ class LoopRun:
 
     def _assign(self, outcome: StepOutcome) -> None:
         """Put what a step has left into slots."""
-        left, objects, arrays = outcome.end.left, self.objects, self.arrays
+        left, objects, arrays, grads = outcome.end.left, self.objects, self.arrays, self.grads
         for k in range(len(arrays), len(self.tree.slots)):  # slots that the step has brought
-            arrays, objects = [*arrays, outcome.contents[k]], [*objects, -1]
+            arrays, objects, grads = [*arrays, outcome.contents[k]], [*objects, -1], [*grads, False]
         first: dict[StepValue, int] = {}
         self.arrays, self.objects = [*arrays], [*objects]
+        self.grads = [outcome.grads.get(k, requires) for k, requires in enumerate(grads)]
         for k, place in left.items():
             if place[0] == LIVE_IN:
                 self.arrays[k], self.objects[k] = arrays[place[1]], objects[place[1]]
@@ -542,6 +660,11 @@ class LoopRun:
             known[v] = entered
             if interpreter.values[id(x)] == v:
                 interpreter.values[id(x)] = entered
+            if v in interpreter.requires_grad:
+                interpreter.requires_grad.discard(v)
+                interpreter._by_tape[id(x._node), 0] = entered
+        for live in self.live_nodes.values():
+            assert live.edges  # found while the slots hold what the step was given
         for at, node in enumerate(interpreter.nodes):
             if any(type(x) is int and x in known for x in node.operands):
                 operands = tuple([known.get(x, x) if type(x) is int else x for x in node.operands])
@@ -589,6 +712,8 @@ class LoopRun:
         interpreter, tree = self.interpreter, self.tree
         op, graph, places = tree.body()
         carried = tree.carried()
+        if tree.has_gradients:
+            return self._emit_differentiable(way, graph, places)
         given = {x: self._entered_value(x) for x in carried}
         operands = [given[x] if x in given else self._without_gradient(tree.shared[x[1]]) for x in places]
         attributes: dict[str, Any] = {"body": Body(graph), "carried": len(carried)}
@@ -606,38 +731,63 @@ class LoopRun:
         starts = {slot.key: self.entered[k] if k < len(self.entered) else None for k, slot in enumerate(tree.slots)}
         begun = {tree.slots[k].key: number for k, number in enumerate(self.begun_objects) if number >= 0}
         interpreter.path_trees[node.outputs[0]] = LoopRecord(tree, starts, begun, tuple(tree.names()))
-        at = dict(zip(carried, results, strict=True))
+        return self._after_node(way, dict(zip(carried, results, strict=True)), rows)
+
+    def _emit_differentiable(self, way: int, graph: Graph, places: Sequence[StepValue]) -> tuple[int, Any]:
+        """The same for a loop that gradients go through."""
+        tree, carried = self.tree, self.tree.carried()
+        values = [x for k, slot in enumerate(tree.slots) if slot.requires_grad and (x := self._entered_number(k)) is not None]
+        if len({*values}) < len(values) or not {*tree.shared}.isdisjoint(values):
+            raise Refused("it is given one tensor that requires grad twice")
+        count = self.made if tree.is_counted else _capacity(self.made)
+        results = self._emit_on_tape(graph, places, carried, count)
+        at = dict(zip(carried, results.ends, strict=True))
+        if not tree.is_counted:
+            self._take(at[GO])
+        return self._after_node(way, at, results.collected)
+
+    def _after_node(self, way: int, at: dict[StepValue, Tensor], rows: Sequence[Tensor]) -> tuple[int, Any]:
+        """Append guards on how the steps have ended, and what they have written.  at: what the loop carries in the end.  Returns the
+        result of the loop."""
+        interpreter, tree = self.interpreter, self.tree
         if not tree.is_counted:
             self._take(at[WAY])
-        for k, state in self.states.items():
+        for k in tree.changing_grad():
+            self._take(at[requires_grad(k)])
+        for k, x in self.states.items():
             write = REGISTRY["write"]
-            operands = [interpreter.values[id(state)], interpreter.values[id(at[LIVE_IN, k])]]
-            interpreter.nodes.append(Node(write, tuple(operands), (), (interpreter._define(state),), interpreter._line()))
+            operands = [interpreter.values[id(x)], interpreter.values[id(at[LIVE_IN, k])]]
+            interpreter.nodes.append(Node(write, tuple(operands), (), (interpreter._define(x),), interpreter._line()))
             interpreter.evaluated[interpreter.nodes[-1].outputs[0]] = False
-            interpreter._wrote = interpreter._wrote or id(state) not in interpreter.states
+            interpreter._wrote = interpreter._wrote or id(x) not in interpreter.states
         self._guard_objects(at)
         return self._result(way, at, rows)
 
+    def _entered_number(self, k: int) -> int | None:
+        """The value of the graph that a slot holds at first; None of one that steps fill."""
+        return self.entered[k] if k < len(self.entered) else None
+
     def _entered_value(self, place: StepValue) -> int:
         """The value of the graph that the loop is given for what it carries."""
-        if place == GO:
-            return self._filled(True, bool_)
-        if place == WAY:
-            return self._filled(0, int64)
-        if place == BASE:
-            return self._filled(OBJECTS, int64)
-        kind, k = place
-        if kind == LIVE_IN:
-            entered = self.entered[k] if k < len(self.entered) else None
-            aval = self.tree.slots[k].aval
-            return self._filled(0, aval.dtype, aval.shape) if entered is None else entered
-        return self._filled(self.begun_objects[k] if k < len(self.begun_objects) else -1, int64)
+        entered = self._entered_number(place[1]) if place[0] == LIVE_IN else None
+        if entered is None:
+            entered = self.interpreter.values[id(self._filled(place))]
+            self.interpreter.loop_constants.add(entered)
+        return entered
 
-    def _filled(self, value: Any, dtype: Any, shape: tuple[int, ...] = ()) -> int:
-        tensor = self.interpreter.bind(REGISTRY["full"], (value,), {"shape": shape, "dtype": dtype})
-        number = self.interpreter.values[id(tensor)]
-        self.interpreter.loop_constants.add(number)
-        return number
+    def _entered(self, place: StepValue) -> Tensor:
+        """The tensor that the loop is given for what it carries."""
+        k = place[1]
+        if place[0] != LIVE_IN:
+            return self._filled(place)
+        return self.states[k] if k in self.states else self.given[k] if k < len(self.given) else self._filled(place)
+
+    def _filled(self, place: StepValue) -> Tensor:
+        """A tensor of what the loop carries besides what it was given."""
+        value, aval = self.tree.initial(place), self.tree.aval_of(place)
+        if place[0] == identity(0)[0] and place[1] < len(self.begun_objects):
+            value = self.begun_objects[place[1]]
+        return REGISTRY["full"](bool(value) if place == GO else value, shape=aval.shape, dtype=aval.dtype)  # type: ignore[no-any-return]
 
     def _take(self, tensor: Tensor) -> Any:
         """The value of a tensor, guarded; it is no branch of the program's."""
@@ -680,6 +830,8 @@ class LoopRun:
                 return self.recorder.extracted_numbers.define_element(x, holds(self.arrays[k]))
             number = self.objects[k]
             before = self._object_from_before(number)
+            if before is None and x.requires_grad and not self.grads[k]:
+                x = detach(x)
             return known.setdefault(number, x) if before is None else before
 
         by_key = {slot.key: k for k, slot in enumerate(slots)}
@@ -715,6 +867,8 @@ class LoopRun:
 
     def _go_on(self, way: int, values: Any, stand_ins: Sequence[Tensor]) -> tuple[int, Any]:
         """Make the remaining steps in Python, after one that has ended so."""
+        for live in self.live_nodes.values():
+            assert live.edges  # found before anything that they lead to changes
         originals = {id(x): k for k, x in enumerate(stand_ins)}
         for k, x in enumerate(stand_ins):
             self._hand_over_state(x, k)
@@ -733,7 +887,8 @@ class LoopRun:
         before.__dict__.update(vars(stand_in))
         if stand_in._grad is not None:
             before._grad = stand_in._grad
-        if stand_in._array is not self.arrays[k] or stand_in._requires_grad or stand_in._node is not None:
+        changed = stand_in._requires_grad != self.grads[k] or stand_in._node is not self.live_nodes.get(k)
+        if changed or stand_in._array is not self.arrays[k]:
             self.interpreter.become(before, stand_in)
 
     def _original(self, x: Any, originals: dict[int, int], seen: set[int]) -> Any:

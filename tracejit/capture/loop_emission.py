@@ -45,12 +45,13 @@ def emit_loop(
     count: Any,
     reverse: bool,
     recomputes: bool = False,
+    of_paths: bool = False,
 ) -> LoopResults:
     """Append a loop of `count` steps that do what `body` says, and evaluate it.
 
     body: its inputs are as many carried values as `entered`, a slice of each of `sliced`, and `shared`; its outputs what is
     carried on, then what is collected.  Where it saves, a collected value that is carried as well is in the history alone.
-    recomputes: see the module."""
+    recomputes: see the module.  of_paths: whether its steps take different paths (path_tree.py)."""
     carried = len(entered)
     has_tape = state.grad_enabled and any(isinstance(x, Tensor) and x.requires_grad for x in (*entered, *sliced, *shared))
     order = list(range(carried))
@@ -58,7 +59,7 @@ def emit_loop(
     if recomputes:
         has_tape = has_tape and not body.requires_grad.isdisjoint(body.outputs)  # type: ignore[arg-type]
         kept = carried if has_tape else 0
-        op = differentiable_loop(kept) if has_tape else loop(0)
+        op = differentiable_loop(kept) if has_tape else loop(0, None, of_paths)
         collected = body.outputs[carried:]
     else:
         ends, entering = body.outputs[:carried], body.inputs[:carried]
@@ -68,10 +69,12 @@ def emit_loop(
         before = [k for k in range(carried) if entering[k] in read or ends[k] in read]
         kept, order = len(before), [*before, *[k for k in range(carried) if k not in before]]
         inputs, outputs = [entering[k] for k in order], [ends[k] for k in order]
-        collected = tuple([v for v in body.outputs[carried:] if v not in ends and v not in entering])
+        collected = body.outputs[carried:]
+        if not of_paths:
+            collected = tuple([v for v in collected if v not in ends and v not in entering])
         residuals = [v for v in wanted if v not in body.inputs and v not in outputs]
         body = replace(body, inputs=(*inputs, *body.inputs[carried:]), outputs=(*outputs, *collected, *residuals))
-        op = loop(kept)
+        op = loop(kept, None, of_paths)
         if has_tape:
             after = [k for k, v in enumerate(outputs) if v in wanted and v not in outputs[:k] and v not in inputs]
             saved = Saved(
@@ -82,7 +85,7 @@ def emit_loop(
                 residuals=len(residuals),
                 numbers_alone=numbers_alone,
             )
-            op = differentiable_loop(kept, saved)
+            op = differentiable_loop(kept, saved, of_paths)
     if not has_tape:
         body = replace(body, requires_grad=frozenset())
     marked = body.requires_grad
@@ -90,8 +93,10 @@ def emit_loop(
     results = op.of(*operands, body=Body(body), carried=carried, sliced=len(sliced), count=count, reverse=reverse)
     history, ended, rows = results[:kept], results[kept : kept + carried], results[kept + carried :]
     by_place = [x for _, x in sorted(zip(order, ended, strict=True), key=itemgetter(0))]
+    # What enters a loop of paths may not require grad where what its steps leave does.
+    tracked = [v in marked for v in entering] if of_paths else [x.requires_grad for x in entered]
     return LoopResults(
-        [y if y.requires_grad == x.requires_grad else detach(y) for x, y in zip(entered, by_place, strict=True)],
+        [y if y.requires_grad == is_tracked else detach(y) for is_tracked, y in zip(tracked, by_place, strict=True)],
         [y if v in marked or not y.requires_grad else detach(y) for v, y in zip(collected, rows, strict=False)],
         {k: y if entered[k].requires_grad or not y.requires_grad else detach(y) for k, y in zip(order, history, strict=False)},
     )

@@ -13,6 +13,11 @@ what the others compute (NaN, infinity) reaches nothing.  Where its mask does no
 that looks at positions, which may be out of range, looks at positions 0.  Another operation that may raise or leave by itself is
 possible only where all paths have it.
 
+A loop that gradients go through keeps what its steps save for a backward pass.  So it has room for so many steps: it is a node of a
+fixed number of steps, of which those after the last one leave what they find.  A slot may hold tensors that require grad and others
+(`y = zeros(3)` before `y = y * weight if ... else y`).  The paths are those of a slot whose tensors do; a bool is carried beside it that
+says whether they do.
+
 *Slots* are what a step is given and leaves: the element of a `range`, variables, states of generators, and what `return` in a step
 gives.  Each slot of a tensor has a number beside it that says which object it is: one that the loop was given, or one that a step has
 made.  So what follows the loop knows whether two variables hold one object."""
@@ -22,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any, Final
 
 from tracejit.capture.loop_steps import LIVE_IN, LOCAL, SHARED, StepNode, StepValue, ValueKind, body_graph
@@ -36,6 +42,7 @@ from tracejit.tensor import Tensor
 __all__ = [
     "BASE", "GO", "MOST_PATHS", "OBJECTS", "OF_SHARED", "WAY", "LoopNode", "LoopRecord", "NoBody", "PathEnd", "PathTree", "Segment",
     "Slot", "TripCount", "identity",
+    "requires_grad",
 ]  # fmt: skip
 
 MOST_PATHS: Final = 64
@@ -53,9 +60,17 @@ _TRUTH: Final = Aval((), bool_)
 _NUMBER: Final = Aval((), int64)
 
 
+def requires_grad(slot: int) -> StepValue:
+    """The place of the bool that says whether the tensor in a slot requires grad."""
+    return "requires grad", slot
+
+
 def identity(slot: int) -> StepValue:
     """The place of the number that says which object a slot holds."""
     return "object", slot
+
+
+_OF_SLOTS: Final = (LIVE_IN, identity(0)[0], requires_grad(0)[0])
 
 
 class NoBody(Exception):
@@ -65,11 +80,19 @@ class NoBody(Exception):
 @dataclass(slots=True)
 class Slot:
     """key: ("element",), ("variable", name), ("state", a variable or the id of its tensor), or ("return", number); equal slots of two
-    trees have equal keys.  aval: of what it holds.  holds: the type of that: Tensor, int, float or bool; object of a state."""
+    trees have equal keys.  aval: of what it holds.  holds: the type of that: Tensor, int, float or bool; object of a state.
+    requires_grad: whether some tensors that it holds do; begins_with_grad: whether the first one does, if there is one."""
 
     key: tuple[Hashable, ...]
     aval: Aval
     holds: type
+    requires_grad: bool = False
+    begins_with_grad: bool = True
+
+    @property
+    def kind(self) -> tuple[Aval, type]:
+        """What all that it holds has in common."""
+        return self.aval, self.holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +150,11 @@ class LoopNode(StepNode):
         if self.tree.trips is not None and type(self.tree.trips.stop) is tuple and self.tree.shared[0] != other.tree.shared[0]:
             return False
         common = self.starts.keys() & other.starts.keys()
-        slots = {slot.key: (slot.aval, slot.holds) for slot in other.tree.slots}
+        slots = {slot.key: slot.kind for slot in other.tree.slots}
         return all(
             self.starts[slot.key] == other.starts[slot.key]
             and self.begun.get(slot.key) == other.begun.get(slot.key)
-            and slots[slot.key] == (slot.aval, slot.holds)
+            and slots[slot.key] == slot.kind
             for slot in self.tree.slots
             if slot.key in common
         )
@@ -154,8 +177,9 @@ class PathTree:
     what all steps read, by the keys that its owner gives; a place (SHARED, k) is the k-th of them.  objects: those among them that
     steps have put into slots, in the order of their numbers."""
 
-    def __init__(self, loop: Hashable, slots: list[Slot], trips: TripCount | None) -> None:
-        self.loop, self.slots, self.trips = loop, slots, trips
+    def __init__(self, loop: Hashable, slots: list[Slot], trips: TripCount | None, count: int | None = None) -> None:
+        """count: the number of steps, if no value decides it."""
+        self.loop, self.slots, self.trips, self.count = loop, slots, trips, count
         self.shared: list[Any] = []
         self.shared_kinds: list[ValueKind] = []
         self.objects: list[Any] = []
@@ -163,6 +187,9 @@ class PathTree:
         self.kinds: dict[StepValue, ValueKind] = {}  # of local values
         self.paths = 0
         self.collects = 0  # lists that each step has an item for
+        self.ends_early = False  # whether some path is the last one
+        self.takes_gradients = False  # whether some step does
+        self._changing: list[int] | None = None  # see `changing_grad`
 
     # -- paths
     def insert(self, path: Sequence[StepNode], end: PathEnd, outside: Callable[[StepValue], StepValue]) -> str:
@@ -186,9 +213,9 @@ class PathTree:
                 is_new = expected not in segment.following
                 segment, at = segment.following.setdefault(expected, Segment()), 0
                 continue
-            renamed = _with_places(node, place)
+            renamed = self._marked(_with_places(node, place))
             if is_new:
-                segment.nodes.append(replace(renamed, outputs=self._local(node.kinds)))
+                segment.nodes.append(replace(renamed, outputs=self._local(renamed.kinds)))
             elif at == len(segment.nodes) or not self._takes(segment, at, renamed):
                 return _differs(node)
             names.update(_same_outputs(node, segment.nodes[at]))
@@ -199,11 +226,94 @@ class PathTree:
             segment.end = PathEnd(end.way, left, items)
             self.paths += 1
             self.collects = len(items)
+            self.ends_early = self.ends_early or end.way != CONTINUES
+            self._mark_slots()
             return "" if self.paths <= MOST_PATHS else f"its steps take more than {MOST_PATHS} paths"
         known = segment.end
         if known is None or at < len(segment.nodes) or (known.way, known.left, known.items) != (end.way, left, items):
             return "steps that take the same branches leave different things"
         return ""
+
+    # -- gradients
+    def _requires_grad(self, place: Any) -> bool:
+        if type(place) is not tuple:
+            return False
+        kind, k = place
+        return (
+            self.slots[k].requires_grad
+            if kind == LIVE_IN
+            else self.shared_kinds[k][1]
+            if kind == SHARED
+            else self.kinds[place][1]
+        )
+
+    def _marked(self, node: StepNode) -> StepNode:
+        """A node with the kinds that its outputs have where slots hold tensors that require grad."""
+        if isinstance(node, LoopNode) or node.with_grad is None or not node.outputs:
+            return node
+        marked = node.with_grad and node.node.op.is_differentiable and any(map(self._requires_grad, node.operands))
+        kinds = [(aval, marked and isinstance(aval, Aval) and aval.dtype.is_floating_point) for aval, _ in node.kinds]
+        return replace(node, kinds=tuple(kinds))
+
+    def _mark_slots(self) -> None:
+        """Find which slots may hold tensors that require grad, and mark the nodes that read them."""
+        self._changing = None
+        while True:
+            marked = {k for _, end in self.all_paths() for k, x in end.left.items() if self._requires_grad(x)}
+            new = [slot for k, slot in enumerate(self.slots) if k in marked and slot.holds is Tensor and not slot.requires_grad]
+            if not new:
+                return
+            for slot in new:
+                slot.requires_grad = True
+            for segment in self._segments():
+                for at, node in enumerate(segment.nodes):
+                    segment.nodes[at] = marked_node = self._marked(node)
+                    self.kinds.update(zip(marked_node.outputs, marked_node.kinds, strict=True))
+
+    def changing_grad(self) -> list[int]:
+        """The slots that hold tensors which require grad, and others."""
+        if self._changing is None:
+            changing: set[int] = {k for k, slot in enumerate(self.slots) if slot.requires_grad and not slot.begins_with_grad}
+            paths = [(self.grad_of_path(path), end) for path, end in self.all_paths()]
+            while True:
+                more = {
+                    k
+                    for grads, end in paths
+                    for k, x in end.left.items()
+                    if self.slots[k].requires_grad and (needs := grads(x)) is not True and (not needs or needs & changing)
+                }
+                if more <= changing:
+                    break
+                changing |= more
+            self._changing = sorted(changing)
+        return self._changing
+
+    def grad_of_path(self, path: Sequence[StepNode]) -> Callable[[StepValue], frozenset[int] | bool]:
+        """What says of a place, on a path, whether it requires grad: True, or the slots of which one has to hold a tensor that does."""
+        known: dict[StepValue, frozenset[int] | bool] = {}
+
+        def grad(x: Any) -> frozenset[int] | bool:
+            if x in known:
+                return known[x]
+            if type(x) is tuple and x[0] == LIVE_IN and self.slots[x[1]].requires_grad:
+                return frozenset([x[1]])
+            return x[0] == SHARED and self._requires_grad(x) if type(x) is tuple else frozenset()
+
+        for node in path:
+            if any(kind[1] for kind in node.kinds):
+                found = [y for x in node.operands if (y := grad(x)) is not False]
+                needs = True if True in found else frozenset().union(*found)  # type: ignore[arg-type]
+                known.update(dict.fromkeys(node.outputs, needs))
+            else:
+                known.update(dict.fromkeys(node.outputs, frozenset()))
+        return grad
+
+    def _segments(self) -> Iterator[Segment]:
+        waiting = [self.root]
+        while waiting:
+            segment = waiting.pop()
+            yield segment
+            waiting += segment.following.values()
 
     def _local(self, kinds: Sequence[ValueKind]) -> tuple[StepValue, ...]:
         """New places of values that steps compute."""
@@ -252,15 +362,12 @@ class PathTree:
         def place(x: Any) -> Any:
             return new if x == old else x
 
-        waiting = [self.root]
-        while waiting:
-            segment = waiting.pop()
+        for segment in self._segments():
             segment.nodes = [_with_places(node, place) for node in segment.nodes]
             segment.decided = place(segment.decided)
             if segment.end is not None:
                 left = {k: place(x) for k, x in segment.end.left.items()}
                 segment.end = PathEnd(segment.end.way, left, tuple(map(place, segment.end.items)))
-            waiting += segment.following.values()
 
     def shared_place(self, key: Hashable, kind: ValueKind) -> StepValue:
         """The place of what all steps read."""
@@ -277,7 +384,8 @@ class PathTree:
 
     def clear(self) -> None:
         """Forget all paths, and what they share."""
-        self.root, self.kinds, self.paths = Segment(), {}, 0
+        self.root, self.kinds, self.paths, self.ends_early = Segment(), {}, 0, False
+        self._changing = None
         kept = 1 if self.trips is not None and type(self.trips.stop) is tuple else 0  # the number that ends the loop comes first
         del self.shared[kept:], self.shared_kinds[kept:]
 
@@ -301,21 +409,27 @@ class PathTree:
         return _Body(self).graph()
 
     @property
+    def has_gradients(self) -> bool:
+        """Whether gradients go through the loop."""
+        return any(slot.requires_grad for slot in self.slots)
+
+    @property
     def is_counted(self) -> bool:
-        """Whether the node is one of a fixed number of steps, which collects items for lists."""
-        return self.collects > 0
+        """Whether the node is one of a fixed number of steps, all of which are made."""
+        return self.collects > 0 or (self.has_gradients and self.count is not None and not self.ends_early)
 
     def carried(self) -> list[StepValue]:
         """The places of what the loop carries on."""
         slots = range(len(self.slots))
         first = [] if self.is_counted else [GO, WAY]
-        return [*first, BASE, *[(LIVE_IN, k) for k in slots], *[identity(k) for k in slots if self.is_object(k)]]
+        numbers = [identity(k) for k in slots if self.is_object(k)]
+        return [*first, BASE, *[(LIVE_IN, k) for k in slots], *numbers, *map(requires_grad, self.changing_grad())]
 
     def names(self) -> list[Hashable]:
         """What the outputs of the node are: for what `carried` says, of slots by their keys, then items."""
         named: list[Hashable] = []
         for kind, k in self.carried():
-            named.append((kind, self.slots[k].key) if kind in (LIVE_IN, identity(0)[0]) else kind)
+            named.append((kind, self.slots[k].key) if kind in _OF_SLOTS else kind)
         return [*named, *map(_item, range(self.collects))]
 
     def number_of(self, key: Any) -> int:
@@ -330,9 +444,19 @@ class PathTree:
 
     def aval_of(self, place: StepValue) -> Aval:
         """What is known of what is carried."""
-        if place == GO:
+        if place == GO or place[0] == requires_grad(0)[0]:
             return _TRUTH
         return self.slots[place[1]].aval if place[0] == LIVE_IN else _NUMBER
+
+    def initial(self, place: StepValue) -> int:
+        """What the loop carries at first besides what it is given."""
+        if place[0] == requires_grad(0)[0]:
+            return self.slots[place[1]].begins_with_grad
+        return {GO: 1, BASE: OBJECTS, WAY: 0}.get(place, -1 if place[0] == identity(0)[0] else 0)
+
+    def kind_of(self, place: StepValue) -> ValueKind:
+        """The same, and whether it requires grad."""
+        return self.aval_of(place), place[0] == LIVE_IN and self.slots[place[1]].requires_grad
 
 
 def _differs(node: StepNode) -> str:
@@ -364,14 +488,16 @@ class _Body:
         self.nodes: list[StepNode] = []
         self.kinds: dict[StepValue, ValueKind] = dict(tree.kinds)
         self.kinds.update({(SHARED, k): kind for k, kind in enumerate(tree.shared_kinds)})
-        self.kinds.update({x: (tree.aval_of(x), False) for x in tree.carried()})
+        self.kinds.update({x: tree.kind_of(x) for x in tree.carried()})
         self.constants: dict[tuple[type, int], StepValue] = {}
         self.objects: dict[int, StepValue] = {}  # number among those that a step makes -> the place of the number
 
     def graph(self) -> tuple[Op, Graph, list[StepValue]]:
         tree = self.tree
         carried = tree.carried()
-        outcomes = self._segment(tree.root, None)
+        is_bounded = tree.has_gradients and not tree.is_counted
+        go = GO if is_bounded else None
+        outcomes = self._segment(tree.root, go, [])
         if tree.trips is not None:
             element: StepValue = (LIVE_IN, 0)
             following = self._add("add", _NUMBER, element, Literal(tree.trips.step))
@@ -380,41 +506,67 @@ class _Body:
                 stop = Literal(tree.trips.stop) if type(tree.trips.stop) is int else tree.trips.stop
                 inside = self._add("lt" if tree.trips.step > 0 else "gt", _TRUTH, following, stop)
                 outcomes[GO] = self._and(outcomes[GO], inside)
-        if tree.is_counted and any(end.way != CONTINUES for _, end in tree.all_paths()):
+        if tree.collects and tree.ends_early:
             raise NoBody("it appends items to a list, and ends before its last step")
         outcomes[BASE] = self._add("add", _NUMBER, BASE, Literal(OBJECTS))
+        if go is not None:
+            outcomes = {x: self._and(go, y) if x == GO else self._select(go, y, x) for x, y in outcomes.items()}
         outputs = [self._own(outcomes[x]) for x in carried]
         outputs += [self._own(outcomes[_item(k)]) for k in range(tree.collects)]
         shared = [(SHARED, k) for k in range(len(tree.shared))]
         graph, places = body_graph(self.nodes, [*carried, *shared], outputs, self.kinds, kept=carried)
-        return LOOP_OF_PATHS if tree.is_counted else WHILE_OF_PATHS, replace(graph, requires_grad=frozenset()), places
+        if not tree.has_gradients:
+            graph = replace(graph, requires_grad=frozenset())
+        else:
+            self._check_gradients()
+        return LOOP_OF_PATHS if is_bounded or tree.is_counted else WHILE_OF_PATHS, graph, places
+
+    def _check_gradients(self) -> None:
+        """Raises NoBody where a backward pass through the loop would not be that through its steps."""
+        tree = self.tree
+        if tree.takes_gradients:
+            raise NoBody("a step takes gradients, and leaves a tensor that requires grad")
+        marked = [k for k, slot in enumerate(tree.slots) if slot.requires_grad]
+        for path, end in tree.all_paths():
+            grad = tree.grad_of_path(path)
+            places = [x for k in marked if grad(x := end.left.get(k, (LIVE_IN, k)))]
+            if len({*places}) < len(places) or any(x[0] == SHARED for x in places):
+                raise NoBody("two variables hold one tensor that requires grad after a step")
+            for node in path:
+                if isinstance(node, LoopNode):
+                    entered = [*node.tree.shared, *node.starts.values()]
+                    if any(grad(x) for x in entered if x is not None and x[0] != SHARED):
+                        raise NoBody(f"the loop at {node.node.line} reads a tensor that requires grad, in a loop in a loop")
+                elif any(kind[1] for kind in node.kinds) and (len(node.outputs) > 1 or node.node.op.vjp_rule is None):
+                    raise NoBody(f"{node.node.op.name} at {node.node.line} gives several tensors, or has no derivative")
 
     # -- segments
-    def _segment(self, segment: Segment, mask: StepValue | None) -> dict[StepValue, StepValue]:
-        """Add the nodes of a segment and of all that follow.  mask: None where each step comes here.  Returns, by what the loop
-        carries, the place of what a step that comes here leaves."""
+    def _segment(self, segment: Segment, mask: StepValue | None, before: Sequence[StepNode]) -> dict[StepValue, StepValue]:
+        """Add the nodes of a segment and of all that follow.  mask: None where each step comes here.  before: the nodes of the path to
+        it.  Returns, by what the loop carries, the place of what a step that comes here leaves."""
+        path = [*before, *segment.nodes]
         for node in segment.nodes:
             self._node(node, mask)
         if segment.end is not None:
-            return self._outcome_of_path(segment.end)
+            return self._outcome_of_path(segment.end, path)
         assert segment.decided is not None
         cases = [(self._holds(segment.decided, expected), x) for expected, x in segment.following.items()]
         if len(cases) == 2 and all(type(x.value) is bool for x in segment.following):
             (yes, one), (no, other) = cases
-            outcomes = [self._segment(one, self._and(mask, yes)), self._segment(other, self._and(mask, no))]
+            outcomes = [self._segment(one, self._and(mask, yes), path), self._segment(other, self._and(mask, no), path)]
         else:
             known = cases[0][0]
             for case, _ in cases[1:]:
                 known = self._add("logical_or", _TRUTH, known, case)
             self._guard(known if mask is None else self._add("logical_or", _TRUTH, self._not(mask), known), segment.line)
             is_only = len(cases) == 1
-            outcomes = [self._segment(x, mask if is_only else self._and(mask, case)) for case, x in cases]
+            outcomes = [self._segment(x, mask if is_only else self._and(mask, case), path) for case, x in cases]
         result = outcomes[-1]
         for (case, _), outcome in reversed(list(zip(cases[:-1], outcomes[:-1], strict=True))):
             result = {x: self._select(case, outcome[x], result[x]) for x in result}
         return result
 
-    def _outcome_of_path(self, end: PathEnd) -> dict[StepValue, StepValue]:
+    def _outcome_of_path(self, end: PathEnd, path: Sequence[StepNode]) -> dict[StepValue, StepValue]:
         tree = self.tree
         left: dict[StepValue, StepValue] = {(LIVE_IN, k): end.left.get(k, (LIVE_IN, k)) for k in range(len(tree.slots))}
         if not tree.is_counted:
@@ -430,6 +582,14 @@ class _Body:
                 else:
                     left[identity(k)] = self._object(first.setdefault(place, k))
         left.update({_item(k): place for k, place in enumerate(end.items)})
+        grad, changing = tree.grad_of_path(path), tree.changing_grad()
+        for k in changing:
+            needs = grad(left[LIVE_IN, k])
+            if needs is True or (needs and not needs <= {*changing}):
+                left[requires_grad(k)] = self._constant(bool, 1)
+            else:
+                places = [requires_grad(j) for j in sorted(needs or ())]
+                left[requires_grad(k)] = reduce(self._or, places) if places else self._constant(bool, 0)
         return left
 
     def _object(self, number: int) -> StepValue:
@@ -472,7 +632,7 @@ class _Body:
         }
         for k, slot in enumerate(tree.slots):
             start = node.starts[slot.key]
-            zeros = {"shape": slot.aval.shape, "dtype": slot.aval.dtype}
+            zeros: dict[str, Any] = {"shape": slot.aval.shape, "dtype": slot.aval.dtype}
             given[LIVE_IN, k] = self._add("full", slot.aval, Literal(0), **zeros) if start is None else start
             given[identity(k)] = self._constant(int, node.begun.get(slot.key, -1))
         operands = [given[x] if x in given else tree.shared[x[1]] for x in places]
@@ -491,11 +651,11 @@ class _Body:
         return StepNode(made, tuple(operands), made.attributes, False, tuple(outputs), tuple(kinds))
 
     # -- small nodes
-    def _add(self, name: str, aval: Aval, *operands: Any, **attributes: Any) -> StepValue:
+    def _add(self, name: str, aval: Aval, *operands: Any, requires_grad: bool = False, **attributes: Any) -> StepValue:
         place: StepValue = ("body", len(self.nodes))
         node = Node(REGISTRY[name], (), tuple(sorted(attributes.items())), ())
-        self.nodes.append(StepNode(node, operands, node.attributes, None, (place,), ((aval, False),)))
-        self.kinds[place] = (aval, False)
+        self.nodes.append(StepNode(node, operands, node.attributes, None, (place,), ((aval, requires_grad),)))
+        self.kinds[place] = (aval, requires_grad)
         return place
 
     def _guard(self, place: StepValue, line: str) -> None:
@@ -513,7 +673,8 @@ class _Body:
         """A place that the body computes or is given; a shared value is copied."""
         if place[0] != SHARED:
             return place
-        return self._add("clone", self.kinds[place][0], place)  # type: ignore[arg-type]
+        aval, requires_grad = self.kinds[place]
+        return self._add("clone", aval, place, requires_grad=requires_grad)
 
     def _holds(self, decided: StepValue, expected: Literal) -> StepValue:
         """Whether what decides comes out as expected."""
@@ -531,6 +692,9 @@ class _Body:
     def _not(self, x: StepValue) -> StepValue:
         return self._add("logical_not", _TRUTH, x)
 
+    def _or(self, x: StepValue, y: StepValue) -> StepValue:
+        return self._add("logical_or", _TRUTH, x, y)
+
     def _and(self, mask: StepValue | None, x: StepValue) -> StepValue:
         if mask is None or mask == self.constants.get((bool, 1)):
             return x
@@ -546,6 +710,8 @@ class _Body:
             return case if other == no else self._add("logical_or", _TRUTH, case, other)
         if aval == _TRUTH and one == no:
             return self._not(case) if other == yes else self._add("logical_and", _TRUTH, self._not(case), other)
+        if self.kinds[one][1] or self.kinds[other][1]:
+            return self._add("phi", aval, case, one, other, requires_grad=True)
         return self._add("where", aval, case, one, other)
 
 

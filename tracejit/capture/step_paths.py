@@ -43,7 +43,6 @@ NUMBERS: Final[dict[type, Any]] = {int: int64, float: float64, bool: bool_}
 HOLDS_STATE: Final = object
 """What the slot of a generator's state holds."""
 _WORD: Final = 63
-_GRADIENT: Final = "a backward pass needs what each of its steps has computed"
 _PRIMITIVE: Final = (str, bytes, type(None), complex)
 
 
@@ -53,12 +52,14 @@ class Refused(Exception):
 
 @dataclass(slots=True)
 class StepOutcome:
-    """path, end: see path_tree.py.  contents: what slots hold after the step, if it has put something else there.  rows: the items
-    for lists.  changes: a variable that is of another kind than before the step; "" if there is none."""
+    """path, end: see path_tree.py.  contents: what slots hold after the step, if it has put something else there.  grads: which
+    of these require grad.  rows: the items for lists.  changes: a variable that is of another kind than before the step; "" if there
+    is none."""
 
     path: list[StepNode]
     end: PathEnd
     contents: dict[int, np.ndarray[Any, Any]] = field(default_factory=dict)
+    grads: dict[int, bool] = field(default_factory=dict)
     rows: list[np.ndarray[Any, Any]] = field(default_factory=list)
     changes: str = ""
 
@@ -75,8 +76,10 @@ def check_tensor(interpreter: RecordingInterpreter, x: Any, name: Any) -> None:
     """Raises Refused for a tensor that cannot be carried."""
     if type(x) is not Tensor or x._hooks or vars(x):
         raise Refused(f"{name!r} is more than a tensor ({type(x).__name__})")
-    if x.requires_grad:
-        raise Refused(f"{name!r} requires grad: {_GRADIENT}")
+    if x.requires_grad and interpreter.loops_around:
+        raise Refused(f"{name!r} requires grad, in a loop in a loop")
+    if x._grad is not None or (x._node is not None and x._node.hooks):
+        raise Refused(f"{name!r} has a gradient, or a hook")
     if not x._array.flags.c_contiguous:
         raise Refused(f"{name!r} is not row-major")
     if interpreter.value_of(x) is None:
@@ -190,7 +193,7 @@ def describe_path(
         if k is None:
             k = len(slots)
             slots.append(slot)
-        elif (slots[k].aval, slots[k].holds) != (slot.aval, slot.holds) or (slot.key in unbound and slot.holds is not Tensor):
+        elif slots[k].kind != slot.kind or (slot.key in unbound and slot.holds is not Tensor):
             outcome.changes = str(slot.key[1])
             continue
         if slot.holds is Tensor and place[0] == LIVE_IN and not run.tree.is_object(place[1]):
@@ -198,13 +201,14 @@ def describe_path(
         if slot.holds is Tensor and place[0] == SHARED and run.is_nested:
             raise Refused(f"{slot.key[1]!r} becomes a tensor from before the loop, which is in another one")
         outcome.end.left[k] = place
-        outcome.contents[k] = tensor._array
+        outcome.contents[k], outcome.grads[k] = tensor._array, slot.holds is Tensor and tensor.requires_grad
     for k, place in path.written.items():
         outcome.end.left[k] = place
         outcome.contents[k] = run.states[k]._array.copy()
     outcome.rows = [x._array for x in rows]
     of_tensors = [x for x, (slot, _) in zip(path.ends, left, strict=True) if slot.holds is Tensor]
     _check_memory(path.nodes, of_tensors, path.items, run.joined)
+    run.tree.takes_gradients = run.tree.takes_gradients or path.takes_gradients
     return outcome
 
 
@@ -319,6 +323,7 @@ class _Path:
             path = self._path(step.nodes, has_parts=True)
         assert path is not None
         self.nodes = path
+        self.takes_gradients = step.takes_gradients
         self.ends = list(map(self._place, step.carried_on[: len(ends)]))
         self.items = [self._place(column[0]) for column in step.collected]
         if any(a.node.op.kind is Kind.WRITE for a in self.nodes):
@@ -359,6 +364,8 @@ class _Path:
             if node.op.kind in (Kind.VIEW, Kind.WRITE):
                 base: Any = node.operands[0]
                 roots[node.outputs[0]] = root = roots.get(base, base)
+                if node.op.kind is Kind.WRITE and not interpreter.requires_grad.isdisjoint((*node.operands, *node.outputs)):  # type: ignore[arg-type]
+                    raise Refused("a step writes to a tensor that requires grad, or writes one")
                 if node.op.kind is Kind.WRITE and root not in made:
                     found.setdefault(root, interpreter.defined[root])
         for value, x in found.items():

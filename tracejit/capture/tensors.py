@@ -90,6 +90,7 @@ class RecordingInterpreter(StateRecorder):
         self.scalars: dict[Name, int] = {}  # prologue variable -> value id
         self.numbers: dict[int, SymbolicNumber] = {}  # value id -> the number that it stands for
         self.path_trees: dict[int, LoopRecord] = {}  # the first value that a loop of paths gives -> what it stands for
+        self.first_states: dict[int, np.ndarray[Any, Any]] = {}  # by ids, what states of generators were before the first draw
         self.loop_constants: set[int] = set()  # values that are made for such loops alone
         self.loops_around = 0  # such loops that run
         self.path_nodes = 0  # operations of the bodies that have been made of paths
@@ -782,6 +783,7 @@ class RecordingInterpreter(StateRecorder):
         unless its state was recorded (`make_state`)."""
         recorder, state = self.recorder, generator.state()
         self.states.add(id(state))
+        self.first_states.setdefault(id(state), state._array.copy())
         if recorder.stopped or (id(state) in self.values and id(state) not in recorder.tensors):
             return
         path, constant = recorder.sources.get(id(generator)), recorder.constant(default_generator)

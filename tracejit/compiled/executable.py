@@ -625,8 +625,18 @@ class Executable:
                 "please report it with fn.graph(), and use the function without compile meanwhile"
             )
         self.counter[3] += program.machine_calls
-        gradients = iter(results)
-        return [next(gradients) if want else None for want in (self._all if wanted is None else wanted)]
+        chosen = self._all if wanted is None else wanted
+        gradients = iter(self._existing(results, sum(chosen)))
+        return [next(gradients) if want else None for want in chosen]
+
+    @staticmethod
+    def _existing(results: Sequence[Any], count: int) -> Sequence[Any]:
+        """The first `count` results, gradients, without those that there are not, as the others say (`Partition.backward`)."""
+        if len(results) == count:
+            return results
+        return [
+            x if exists is None or exists.item() else None for x, exists in zip(results[:count], results[count:], strict=True)
+        ]
 
     def call(self, node: CompiledNode, key: int | Mask) -> Call:
         if self._live or node.freed:
@@ -639,7 +649,7 @@ class Executable:
         if program is not None and program is not self._backward.get((present, self._mask(None)), (None,))[0]:
             return backward_call.never  # until it is compiled
         self.calls[key] = backward_call.never
-        if isinstance(program, Program) and self._watcher is None:
+        if isinstance(program, Program) and self._watcher is None and not self._split.has_conditions(present, self._mask(None)):
             is_last = bool(visit.savers) and not self.can_continue(visit.savers)
             work = backward_call.Pass(
                 program,

@@ -131,7 +131,8 @@ class Op:
     "adds" (the sum of its operands, or elements; of a scatter, adds to what is there), "no negative integers" (raises for one that is a
     number), "accumulates" (its vjp goes on from the cotangents that operands have had so far, and answers with what they come to: the order
     in which it adds is its own), "number" (eager mode has a number of Python in its place, which the tape does not save), "reads numbers
-    alone" (its vjp reads nothing but such; no backward pass frees it), "symmetric" and "gauge" (for tests of derivatives).
+    alone" (its vjp reads nothing but such; no backward pass frees it), "merges paths" (operand 1 where operand 0, one bool, holds, else
+    operand 2: the cotangent goes to that one alone, and the other has none), "symmetric" and "gauge" (for tests of derivatives).
     """
 
     name: str

@@ -42,7 +42,7 @@ FEWEST: Final = 2
 """Steps of a loop of the library that is written out: the first one stays as it is, and one more is no loop."""
 EXITS_ALIKE: Final = "steps exit alike"
 """Trait of loops whose exits have the same number in all steps."""
-DIFFERENTIABLE: list[Callable[[int], Op]] = []
+DIFFERENTIABLE: list[Callable[..., Op]] = []
 """`loop` with a vjp: put here once, by passes/loop_gradient.py."""
 
 
@@ -100,10 +100,14 @@ def _step(run: Runner, step: int, operands: Sequence[Any]) -> tuple[Any, ...]:
         raise cause if isinstance(cause, StepFailed) else StepFailed(step) from cause
 
 
-@cache
-def loop(kept: int, saved: Saved | None = None) -> Op:
+def loop(kept: int, saved: Saved | None = None, exits_alike: bool = False) -> Op:
     """The primitive whose first `kept` outputs are what was carried before each step, of the first ones that are carried.  saved: None of
-    one that computes steps again, or has no vjp."""
+    one that computes steps again, or has no vjp.  exits_alike: whether its steps take different paths."""
+    return _loop(kept, saved, exits_alike)
+
+
+@cache
+def _loop(kept: int, saved: Saved | None, exits_alike: bool) -> Op:
 
     def rule(*avals: Any, **attributes: Any) -> tuple[Aval, ...]:
         count = attributes["count"]
@@ -113,9 +117,11 @@ def loop(kept: int, saved: Saved | None = None) -> Op:
         """A body that is applied so many times."""
         return _evaluate(kept, operands, **attributes)
 
-    name = f"loop{kept}" if saved is None else f"loop{kept}[{saved}]"
+    name = f"loop{kept}_of_paths" if exits_alike else f"loop{kept}"
     traits = {"accumulates"} if saved is None or not saved.numbers_alone else {"accumulates", "reads numbers alone"}
-    return Op(name, Kind.LOOP, evaluate, rule, multiple=True, traits=frozenset(traits))
+    if exits_alike:
+        traits.add(EXITS_ALIKE)
+    return Op(name if saved is None else f"{name}[{saved}]", Kind.LOOP, evaluate, rule, multiple=True, traits=frozenset(traits))
 
 
 def _while_rule(*avals: Any, body: Body, carried: int) -> tuple[Aval, ...]:
@@ -141,14 +147,7 @@ def _evaluate_while(*operands: Any, body: Body, carried: int) -> tuple[Any, ...]
 
 WHILE: Final = Op("while", Kind.LOOP, _evaluate_while, _while_rule, multiple=True, traits=frozenset({"may not end"}))
 
-LOOP_OF_PATHS: Final = Op(
-    "loop_of_paths",
-    Kind.LOOP,
-    lambda *operands, **attributes: _evaluate(0, operands, **attributes),
-    _rule,
-    multiple=True,
-    traits=frozenset({"accumulates", EXITS_ALIKE}),
-)
+LOOP_OF_PATHS: Final = loop(0, exits_alike=True)
 WHILE_OF_PATHS: Final = Op(
     "while_of_paths", Kind.LOOP, _evaluate_while, _while_rule, multiple=True, traits=frozenset({"may not end", EXITS_ALIKE})
 )

@@ -4,23 +4,30 @@ A rule sees forward values as tracers with their forward ids.  A value that is n
 again: its forward node is put into the backward graph, unchanged, just before its first use.  Cotangents that do not exist
 are None, never zeros.  Cotangents of one value are added through `acc(previous | None, d)` in the order in which they arrive, which is
 the order of eager mode.
+
+Where paths join (`phi`), the cotangent goes to the value of the path that was taken, and the others have none.  So a cotangent may
+exist on some paths alone: then a *condition*, a bool, says whether it does, and its contents mean nothing where it does not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any
+from functools import reduce
+from typing import Any, Final, NamedTuple
 
 from tracejit.core.aval import Aval, ScalarAval
-from tracejit.core.op import Kind, VjpContext
+from tracejit.core.dtypes import bool_
+from tracejit.core.op import REGISTRY, Kind, VjpContext
 from tracejit.core.unbroadcast import sum_to
 from tracejit.ir.builder import GraphBuilder, next_id, producers
 from tracejit.ir.graph import Graph, Literal, Node, Operand
 from tracejit.ir.tracer import ScalarTracer, Tracer, TracingInterpreter
+from tracejit.passes.path_conditions import ALWAYS, NEVER, Condition, Conditions, are_disjoint
 from tracejit.passes.pullbacks import PullBacks
 
 __all__ = [
+    "ConditionalCotangent",
     "active_values",
     "backward_graph",
     "blind_ends",
@@ -89,41 +96,128 @@ def visited_nodes(graph: Graph, active: AbstractSet[int], present: Sequence[bool
 
 
 def backward_graph(
-    graph: Graph, residuals: Sequence[int], direct_inputs: Sequence[int], present: Sequence[bool], targets: Sequence[int]
+    graph: Graph,
+    residuals: Sequence[int],
+    direct_inputs: Sequence[int],
+    present: Sequence[bool],
+    targets: Sequence[int],
+    conditional: Sequence[bool] | None = None,
 ) -> Graph:
-    """The graph from (residuals, direct inputs, present cotangents) to one gradient per target, None where none arrives.
+    """The graph from (residuals, direct inputs, present cotangents, conditions) to one gradient per target, None where none arrives.
 
-    Raises RuntimeError for a primitive without a derivative."""
+    conditional: which of the present cotangents have a condition.  The graph also gives the condition of each gradient; None of one that
+    has none; it does not if `conditional` is None and no gradient has one.  Raises RuntimeError for a primitive without a derivative."""
     active = active_values(graph, targets)
     forward = _ForwardValues(graph, residuals, direct_inputs)
     builder, interpreter = forward.builder, forward.interpreter
-    pull_backs = PullBacks(interpreter)
-    cotangents: dict[int, Tracer] = {}
+    sums = _Cotangents(PullBacks(interpreter), interpreter)
 
-    def accumulate(v: int, d: Tracer) -> None:
-        cotangents[v] = pull_backs.sum(cotangents.get(v), d, interpreter.line)
+    def given(chosen: Sequence[bool], aval: Aval | None) -> list[Tracer | None]:
+        outputs = [v if there and type(v) is int else None for v, there in zip(graph.outputs, chosen, strict=True)]
+        avals = [None if v is None else aval or graph.avals[v] for v in outputs]
+        return [None if a is None else Tracer(interpreter, builder.input(a), a) for a in avals]  # type: ignore[arg-type]
 
-    given = [
-        (v, builder.input(graph.avals[v])) for v, there in zip(graph.outputs, present, strict=True) if there and type(v) is int
-    ]
-    for v, cotangent in given:
-        if v in active:
-            accumulate(v, Tracer(interpreter, cotangent, graph.avals[v]))
+    cotangents = given(present, None)
+    conditions = given(conditional or [False] * len(cotangents), _TRUTH)
+    for v, cotangent, exists in zip(graph.outputs, cotangents, conditions, strict=True):
+        if cotangent is not None and v in active:
+            sums.add(v, cotangent, ALWAYS if exists is None else sums.logic.holds(exists))  # type: ignore[arg-type]
     for node in visited_nodes(graph, active, present):
         interpreter.line = node.line
-        arriving = [cotangents.get(v) for v in node.outputs]
+        arriving, condition = sums.arriving(node.outputs)
         if all(g is None for g in arriving):
             continue
         needs = tuple(type(x) is int and x in active for x in node.operands)
+        if "merges paths" in node.op.traits:
+            sums.divide(node, needs, forward.operand(node.operands[0], True))
+            continue
         accumulated: tuple[Any, ...] = ()
         if "accumulates" in node.op.traits:
-            accumulated = tuple([cotangents.pop(x, None) if need else None for x, need in zip(node.operands, needs, strict=True)])  # type: ignore[arg-type]
-        answer = _pull_back(node, forward, needs, accumulated, arriving, pull_backs)
-        for x, need, d in zip(node.operands, needs, answer, strict=True):
+            accumulated = tuple([sums.take(x) if need else None for x, need in zip(node.operands, needs, strict=True)])  # type: ignore[arg-type]
+        before = [None if x is None else x[0] for x in accumulated]
+        answer = _pull_back(node, forward, needs, tuple(before), arriving, sums.pull_backs)
+        for k, (x, need, d) in enumerate(zip(node.operands, needs, answer, strict=True)):
             if need and d is not None:
                 assert type(x) is int
-                accumulate(x, d)
-    return builder.build(tuple(cotangents[v].id if v in cotangents else None for v in targets))
+                found = sums.condition_of(d, condition)
+                sums.add(x, *sums.going_on(accumulated[k] if accumulated else None, *found))
+    gradients = [sums.values[v].id if v in sums.values else None for v in targets]
+    kinds = [sums.conditions.get(v, ALWAYS) for v in targets]
+    if conditional is not None or any(x != ALWAYS for x in kinds):
+        gradients += [None if x == ALWAYS else sums.logic.value(x).id for x in kinds]
+    return builder.build(tuple(gradients))
+
+
+class ConditionalCotangent(NamedTuple):
+    """What a vjp rule gives where it depends on values whether there is a cotangent.  exists: a bool that says so."""
+
+    value: Tracer
+    exists: Tracer
+
+
+_TRUTH: Final = Aval((), bool_)
+_PHI: Final = REGISTRY["phi"]
+
+
+class _Cotangents:
+    """What has arrived at values so far.  values: the cotangents.  conditions: on which these exist, by the same values."""
+
+    def __init__(self, pull_backs: PullBacks, interpreter: TracingInterpreter) -> None:
+        self.pull_backs, self._interpreter = pull_backs, interpreter
+        self.values: dict[int, Tracer] = {}
+        self.conditions: dict[int, Condition] = {}
+        self.logic = Conditions()
+
+    def arriving(self, outputs: Sequence[int]) -> tuple[list[Tracer | None], Condition]:
+        """(the cotangents of the outputs of a node, the condition on which there is one)."""
+        there = [v for v in outputs if v in self.values]
+        condition: Condition = reduce(self.logic.either, [self.conditions[v] for v in there], NEVER)
+        partly = len(there) > 1
+        return [self._only(self.values[v], self.conditions[v], partly) if v in there else None for v in outputs], condition
+
+    def add(self, v: int, d: Tracer, condition: Condition) -> None:
+        """Add `d`, which exists on `condition`, to the cotangent of `v`."""
+        value, known = self.values.get(v), self.conditions.get(v, condition)
+        if value is not None and are_disjoint(known, condition):
+            self.values[v] = _PHI.of(self.logic.value(condition), d, value)
+        else:
+            if known != condition:
+                value, d = self._only(value, known), self._only(d, condition)  # type: ignore[arg-type]
+            self.values[v] = self.pull_backs.sum(value, d, self._interpreter.line)
+        self.conditions[v] = self.logic.either(known, condition)
+
+    def take(self, v: int) -> tuple[Tracer, Condition] | None:
+        """The cotangent of `v` so far, which has none from now on; -0.0 where it does not exist."""
+        if v not in self.values:
+            return None
+        value, condition = self.values.pop(v), self.conditions.pop(v)
+        return self._only(value, condition), condition
+
+    def condition_of(self, d: Tracer | ConditionalCotangent, condition: Condition) -> tuple[Tracer, Condition]:
+        """A cotangent that a rule has given, and the condition on which it exists.  condition: on which the rule was to be asked."""
+        if isinstance(d, ConditionalCotangent):
+            return d.value, self.logic.with_outcome(condition, d.exists, True)
+        return d, condition
+
+    def going_on(self, before: tuple[Tracer, Condition] | None, total: Tracer, condition: Condition) -> tuple[Tracer, Condition]:
+        """A cotangent that was `before`, and is `total` on `condition`."""
+        if before is None or condition == ALWAYS:
+            return total, condition
+        value, known = before
+        return _PHI.of(self.logic.value(condition), total, value), self.logic.either(known, condition)
+
+    def divide(self, node: Node, needs: Sequence[bool], path: Tracer) -> None:
+        """Give the cotangent of a `phi` to the value of the path that was taken.  path: its first operand."""
+        v = node.outputs[0]
+        for k, taken in ((2, False), (1, True)):
+            if needs[k] and (condition := self.logic.with_outcome(self.conditions[v], path, taken)):
+                self.add(node.operands[k], self.values[v], condition)  # type: ignore[arg-type]
+
+    def _only(self, d: Tracer, condition: Condition, partly: bool = True) -> Tracer:
+        """`d`, or what adds nothing to a sum where it does not exist."""
+        if condition == ALWAYS or not partly:
+            return d
+        return _PHI.of(self.logic.value(condition), d, -0.0)  # type: ignore[no-any-return]
 
 
 def contents_graph(graph: Graph, residuals: Sequence[int], direct_inputs: Sequence[int], values: Sequence[int]) -> Graph:
@@ -155,7 +249,12 @@ def _pull_back(
 def _all_fitted(node: Node, context: VjpContext, cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
     """The cotangents that are wanted, in the shapes of the operands."""
     wanted = zip(context.needs, cotangents, context.avals, strict=True)
-    return tuple([_fitted(node, d, aval) if need and d is not None else None for need, d, aval in wanted])
+    return tuple(
+        [
+            None if not need or d is None else d if isinstance(d, ConditionalCotangent) else _fitted(node, d, aval)
+            for need, d, aval in wanted
+        ]
+    )
 
 
 def _fitted(node: Node, d: Any, aval: Any) -> Tracer:

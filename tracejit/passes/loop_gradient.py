@@ -15,6 +15,9 @@ steps may have cotangents of other values than those before them, fewer where no
 step before it has others, the last one is pulled back by itself, before the loop (`_cotangent_pattern`); all steps of the loop have the
 same ones. Where that never comes about (steps swap what they carry), or too few steps are left, the gradient is written out.  What is kept
 of carried values is one tensor: gradients of gradients have zeros in rows of it that nothing arrived for.
+
+Where steps take different paths (`phi`), it may depend on the paths whether there is a cotangent.  Then a bool beside it is carried, its
+condition (`backward_graph`), and in the end there is a gradient if that holds.
 """
 
 from __future__ import annotations
@@ -22,27 +25,34 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from tracejit.core.array_constant import ArrayConstant
 from tracejit.core.aval import Aval
+from tracejit.core.dtypes import bool_
 from tracejit.core.interpreter import Abstract
 from tracejit.core.interpreter import state as interpreter_state
 from tracejit.core.op import REGISTRY, Op
 from tracejit.ir.graph import Body, Graph, Literal
 from tracejit.ir.loop import DIFFERENTIABLE, FEWEST, Saved, loop
 from tracejit.ir.tracer import trace
-from tracejit.passes.backward import active_values, backward_graph
+from tracejit.passes.backward import ConditionalCotangent, active_values, backward_graph
 
 __all__ = ["differentiable_loop"]
 
 Flags = tuple[bool, ...]
 
 
-@cache
-def differentiable_loop(kept: int, saved: Saved | None = None) -> Op:
+def differentiable_loop(kept: int, saved: Saved | None = None, exits_alike: bool = False) -> Op:
     """`loop` with a vjp.  kept: how many of the carried values it keeps; all of them where `saved` is None."""
-    op = loop(kept) if saved is None else loop(kept, saved)
+    return _differentiable_loop(kept, saved, exits_alike)
+
+
+@cache
+def _differentiable_loop(kept: int, saved: Saved | None, exits_alike: bool) -> Op:
+    op = loop(kept, saved, exits_alike)
     if saved is None:
         operands, outputs = [f"{kept}:"], [*range(kept)]
     else:
@@ -58,11 +68,11 @@ DIFFERENTIABLE[:] = [differentiable_loop]
 
 def _pulled_back(saved: Saved | None, c: Any, *cotangents: Any) -> tuple[Any, ...]:
     gradient = _Gradient(saved, c, cotangents)
-    apart, floats, reached = gradient.course()
-    if apart is None or (apart > 0 and not c.attributes["count"] - apart >= FEWEST):
+    pattern = gradient.pattern()
+    if pattern.apart is None or (pattern.apart > 0 and not c.attributes["count"] - pattern.apart >= FEWEST):
         gradient.write_out()
     else:
-        gradient.pull_back(apart, floats, reached)
+        gradient.pull_back(pattern)
     return tuple(gradient.result)
 
 
@@ -104,8 +114,8 @@ class _Gradient:
         # The cotangents of slices, of steps that were pulled back by themselves, the last one first.
         self._rows: dict[int, list[Any]] = {k: [] for k in self._wanted if k < shared}
 
-    def course(self) -> tuple[int | None, tuple[int, ...], frozenset[int]]:
-        """See `_cotangent_pattern`."""
+    def pattern(self) -> _Pattern:
+        """Which values have cotangents."""
         present = [_present(x) for x in (self._of_history, self._of_end, self._of_collected)]
         return _cotangent_pattern(self._body, self._carried, self._wanted, *present)
 
@@ -116,12 +126,13 @@ class _Gradient:
             self._pull_back_one(n, n + 1 == self._count)
         self._join({}, None)
 
-    def pull_back(self, apart: int, floats: tuple[int, ...], reached: frozenset[int]) -> None:
-        """Go back through so many steps one after the other, and through all others in a loop.  floats, reached: see
-        `_cotangent_pattern`."""
+    def pull_back(self, pattern: _Pattern) -> None:
+        """Go back through the last steps one after the other, and through all others in a loop."""
+        apart = pattern.apart
+        assert apart is not None
         for n in range(apart):
             self._pull_back_one(n, False)
-        found = self._of_loop(apart, floats, reached) if reached else {}
+        found = self._of_loop(apart, pattern) if pattern.reached else {}
         for k, gradient in found.items():
             if k >= self._first_shared:
                 self.result[k] = gradient
@@ -152,26 +163,41 @@ class _Gradient:
         if is_first:
             result[:carried] = [x if need else None for x, need in zip(self._of_end, self._needs, strict=False)]
 
-    def _of_loop(self, n: int, floats: tuple[int, ...], reached: frozenset[int]) -> dict[int, Any]:
+    def _of_loop(self, n: int, pattern: _Pattern) -> dict[int, Any]:
         """The cotangents of inputs of all steps but the last n: of a shared one, of all steps."""
         body, carried, shared, result, count = self._body, self._carried, self._first_shared, self.result, self._count - n
+        floats, reached, conditional = pattern.floats, pattern.reached, pattern.conditional
         of_history = [None if x is None else self._but_last(x, n) for x in self._of_history]
+        exists: dict[int, Any] = {}  # of what was carried before each step, where a cotangent of that exists for some steps alone
         for k, arrived in enumerate(result[:carried]):
             if arrived is not None and k in reached and _is_read_twice(body, k):
                 rows = replace(aval := self._aval(k), shape=(count, *aval.shape))
+                if conditional and of_history[k] is None:
+                    none, one = self._truth(False, (count,)), self._truth(True, ())
+                    exists[k] = _shifted_rows(none, one, self._reverse)
                 of_history[k], result[k] = _beginning_with(arrived, of_history[k], rows, self._reverse), None
         wanted = tuple([k for k in self._wanted if k in reached])
         summed = [k for k in wanted if k >= shared]
         step = _step(
-            body, carried, floats, wanted, _present(of_history), _present(self._of_collected), shared, self._at_hand, self._made
+            body,
+            carried,
+            pattern,
+            wanted,
+            _present(of_history),
+            tuple([k in exists for k in range(carried)]),
+            _present(self._of_collected),
+            shared,
+            self._at_hand,
+            self._made,
         )
-        state = [self._zeros(k) if self._of_end[k] is None else self._of_end[k] for k in floats]
-        state += [self._zeros(k) if result[k] is None else result[k] for k in summed]
+        starts = {k: self._of_end[k] if k < carried else result[k] for k in (*floats, *summed)}
+        state = [self._zeros(k) if x is None else x for k, x in starts.items()]
+        state += [self._truth(starts[k] is not None, ()) for k in starts if k in conditional]
         slices = [self._but_last(x, n) for x in self._slices]
         slices += [self._carried_on(rows, end, n) for rows, end in self._on]
         slices += [self._but_last(x, n) for x in self._residuals]
         of_collected = [self._but_last(x, n) for x in self._of_collected if x is not None]
-        given = [*slices, *[x for x in of_history if x is not None], *of_collected]
+        given = [*slices, *[x for x in of_history if x is not None], *exists.values(), *of_collected]
         # In a graph it may turn out later that gradients of it are wanted; what is kept for nobody is dropped (loops.py).
         needing = (*state, *given, *self._shared)
         wants_more = interpreter_state.grad_enabled and any(getattr(x, "requires_grad", False) for x in needing)
@@ -179,8 +205,18 @@ class _Gradient:
         op = differentiable_loop(len(state)) if tracked else loop(0)
         found = op.of(*needing, body=step, carried=len(state), sliced=len(given), count=count, reverse=not self._reverse)
         found = found[len(state) :] if tracked else found
-        of_inputs = dict(zip((*floats, *summed, *[k for k in wanted if k < shared]), found, strict=True))
-        return {k: x for k, x in of_inputs.items() if k in reached}
+        conditions = dict(zip([k for k in starts if k in conditional], found[len(starts) :], strict=False))
+        rows = found[len(state) :]
+        of_inputs = dict(zip((*starts, *[k for k in wanted if k < shared]), (*found[: len(starts)], *rows), strict=True))
+        result_of: dict[int, Any] = {}
+        for k, x in of_inputs.items():
+            if k in reached and (k not in conditions or starts[k] is not None):
+                result_of[k] = x
+            elif k in reached and isinstance(self._reference, Abstract):
+                result_of[k] = ConditionalCotangent(x, conditions[k])
+            elif k in reached and _holds(conditions[k]):
+                result_of[k] = x
+        return result_of
 
     def _join(self, found: Mapping[int, Any], count: int | None) -> None:
         """Add the cotangents of slices, those that a loop has found for the first steps, so many, and those of the others, in one piece.
@@ -202,6 +238,9 @@ class _Gradient:
 
     def _zeros(self, k: int) -> Any:
         return _empty_sum(self._reference, self._aval(k))
+
+    def _truth(self, value: bool, shape: tuple[int, ...]) -> Any:
+        return REGISTRY["full"].beside(self._reference, value, shape=shape, dtype=bool_)
 
     # -- rows of steps
     def _row(self, rows: Any, n: int) -> Any:
@@ -269,37 +308,84 @@ def _is_float(aval: Any) -> bool:
     return isinstance(aval, Aval) and aval.dtype.is_floating_point
 
 
+def _holds(condition: Any) -> bool:
+    """A truth value that decides which gradients there are."""
+    return bool(condition.item() if isinstance(condition, np.ndarray | np.generic) else interpreter_state.top.take(condition))
+
+
+class _Pattern(NamedTuple):
+    """Which values have cotangents in a backward pass through a loop.
+
+    apart: how many of the last steps have cotangents of other values than the steps before them; None: however many, no two in a row are
+    alike.  floats: what is carried that has cotangents in all others.  reached: the inputs that these reach, among the carried ones and
+    those that are wanted.  conditional: the inputs whose cotangents exist on some paths alone."""
+
+    apart: int | None
+    floats: tuple[int, ...] = ()
+    reached: frozenset[int] = frozenset()
+    conditional: frozenset[int] = frozenset()
+
+
 @lru_cache(maxsize=256)
 def _cotangent_pattern(
     body: Body, carried: int, wanted: tuple[int, ...], history: Flags, ends: Flags, collected: Flags
-) -> tuple[int | None, tuple[int, ...], frozenset[int]]:
-    """(how many of the last steps have cotangents of other values than the steps before them, which of what is carried has cotangents in
-    all others, the inputs that these reach), among the carried ones and `wanted`; the flags say of which outputs of the loop there are
-    cotangents.  Others have none in the loop written out either, rather than zeros.  None: however many, no two in a row are alike."""
+) -> _Pattern:
+    """The pattern for a body; the flags say of which outputs of the loop there are cotangents.  Others have none in the loop written out
+    either, rather than zeros."""
     graph = body.graph
     candidates = (*[k for k in range(carried) if _is_float(graph.avals[graph.inputs[k]])], *wanted)
     marked = frozenset(graph.requires_grad or _marked(graph, {graph.inputs[k] for k in candidates}))
-    outputs = (*graph.outputs, *graph.inputs[:carried])
+    outputs = (*graph.outputs, *graph.inputs)
     graph = replace(graph, outputs=outputs, requires_grad=marked)
     values = sorted(active_values(graph, [graph.inputs[k] for k in candidates]))
+    conditions: dict[
+        frozenset[int], frozenset[int]
+    ] = {}  # what is carried with cotangents -> values that have them on some paths
 
     @cache
-    def reached(there: frozenset[int]) -> frozenset[int]:
-        """The values that have cotangents in a step after which these carried ones have."""
-        present = (*[k in there for k in range(carried)], *collected, *history)
-        found = backward_graph(graph, (), graph.inputs, present, values).outputs
-        return frozenset([v for v, x in zip(values, found, strict=True) if x is not None])
+    def reached(there: frozenset[int], some: frozenset[int] = frozenset()) -> frozenset[int]:
+        """The values that have cotangents in a step after which these carried ones have.  some: inputs whose cotangents exist on some
+        paths alone."""
+        sums = [history[k] if k < carried else k in some for k in range(len(graph.inputs))]
+        present = (*[k in there for k in range(carried)], *collected, *sums)
+        partly = (
+            *[k in some for k in range(carried)],
+            *[False] * len(collected),
+            *[k in some and k >= carried for k in range(len(sums))],
+        )
+        found = backward_graph(graph, (), graph.inputs, present, values, partly).outputs
+        conditions[there | some] = frozenset([v for v, x in zip(values, found[len(values) :], strict=True) if x is not None])
+        return frozenset([v for v, x in zip(values, found, strict=False) if x is not None])
+
+    def inputs_of(there: frozenset[int], some: frozenset[int] = frozenset()) -> frozenset[int]:
+        found = reached(there, some)
+        return frozenset([k for k in candidates if graph.inputs[k] in found or (k < carried and history[k])])
+
+    def conditional() -> _Pattern:
+        """The pattern of all steps, where it depends on paths which cotangents there are."""
+        there = after[0]
+        while (more := there | {k for k in inputs_of(there) if k < carried}) != there:
+            there = more
+        some = there - after[0]
+        while True:
+            found = inputs_of(there, some)
+            partly = {k for k in found if graph.inputs[k] in conditions[there | some] and not (k < carried and history[k])}
+            if some == (more := some | partly | (there - found)):
+                return _Pattern(0, tuple(sorted(there)), found, some)
+            some = more
 
     # What is carried that has cotangents after each step, the last one first.
     after = [frozenset([k for k in candidates if k < carried and ends[k]])]
     while True:
         there = reached(after[-1])
-        inputs = frozenset([k for k in candidates if graph.inputs[k] in there or (k < carried and history[k])])
+        if conditions[after[-1]]:
+            return conditional()
+        inputs = inputs_of(after[-1])
         before = frozenset([k for k in inputs if k < carried])
-        if reached(before) == there:
-            return len(after) - 1, tuple(sorted(after[-1] | before)), inputs
+        if reached(before) == there and not conditions[before]:
+            return _Pattern(len(after) - 1, tuple(sorted(after[-1] | before)), inputs)
         if before in after:
-            return None, (), frozenset()
+            return _Pattern(None)
         after.append(before)
 
 
@@ -310,62 +396,89 @@ def _pull_back(
     present: Flags,
     at_hand: tuple[int, ...],
     made: tuple[int, ...],
+    conditional: Flags | None = None,
 ) -> Graph:
     """The graph from what was made in a step, what there is of its inputs, and cotangents, to those of the inputs that are targets.
-    present: which cotangents there are of the outputs, then of the inputs, to which those of the step are added."""
+    present: which cotangents there are of the outputs, then of the inputs, to which those of the step are added; conditional: which of
+    them exist on some paths alone."""
     graph = body.graph
     marked = frozenset(graph.requires_grad or _marked(graph, {graph.inputs[k] for k in targets}))
     graph = replace(graph, outputs=(*graph.outputs, *graph.inputs), requires_grad=marked)
     inputs = body.graph.inputs
-    return backward_graph(graph, made, [inputs[k] for k in at_hand], present, [inputs[k] for k in targets])
+    return backward_graph(graph, made, [inputs[k] for k in at_hand], present, [inputs[k] for k in targets], conditional)
 
 
 @lru_cache(maxsize=256)
 def _step(
     body: Body,
     carried: int,
-    floats: tuple[int, ...],
+    pattern: _Pattern,
     wanted: tuple[int, ...],
     history: Flags,
+    exists: Flags,
     collected: Flags,
     first_shared: int,
     at_hand: tuple[int, ...],
     made: tuple[int, ...],
 ) -> Body:
-    """The body of the gradient.  floats: what is carried that has cotangents; wanted: inputs of `body` after what is carried whose
-    cotangents are asked for.  history, collected: which cotangents there are of what was carried before each step, and of what it
-    collected.  at_hand: what there is of what the forward step was given; made: values that it made and that there are, too.
+    """The body of the gradient.  wanted: inputs of `body` after what is carried whose cotangents are asked for.  history, collected: which
+    cotangents there are of what was carried before each step, and of what it collected.  exists: which of the first exist for some
+    steps alone.  at_hand: what there is of what the forward step was given; made: values that it made and that there are, too.
 
-    It carries the cotangents of what is carried, then those of wanted shared inputs; its slices are all that is at hand of the forward step
-    but what is shared, then the cotangents that there are."""
-    graph = body.graph
+    It carries the cotangents of what is carried, then those of wanted shared inputs, then the conditions of both; its slices are all that
+    is at hand of the forward step but what is shared, then the cotangents that there are, and whether those of `exists` do."""
+    graph, floats, conditional = body.graph, pattern.floats, pattern.conditional
     summed = [k for k in wanted if k >= first_shared]
     targets = (*floats, *summed, *[k for k in wanted if k < first_shared])
+    some = [k for k in (*floats, *summed) if k in conditional]
     # What has been added up so far is the cotangent of an output that is the input itself: it comes first.
     present = (
         *[k in floats for k in range(carried)],
         *collected,
         *[history[k] if k < carried else k in summed for k in range(len(graph.inputs))],
     )
-    backward = _pull_back(body, targets, present, at_hand, made)
+    partly = (
+        *[k in some for k in range(carried)],
+        *[False] * len(collected),
+        *[exists[k] if k < carried else k in some for k in range(len(graph.inputs))],
+    )
+    backward = _pull_back(body, targets, present, at_hand, made, partly)
     values = [graph.inputs[k] for k in targets]
     sliced = len([k for k in at_hand if k < first_shared])
 
     def step(*operands: Any) -> tuple[Any, ...]:
         count = len(floats) + len(summed)
-        state, rest = operands[:count], operands[count:]
+        state, conditions, rest = operands[:count], operands[count : count + len(some)], operands[count + len(some) :]
         slices, rest = rest[:sliced], rest[sliced:]
         kept, rest = rest[: len(made)], rest[len(made) :]
         of_history, rest = rest[: sum(history)], rest[sum(history) :]
+        existing, rest = rest[: sum(exists)], rest[sum(exists) :]
         of_collected, shared = rest[: sum(collected)], rest[sum(collected) :]
+        first = len([k for k in some if k < carried])
         arriving = [*state[: len(floats)], *of_collected, *of_history, *state[len(floats) :]]
+        arriving += [*conditions[:first], *existing, *conditions[first:]]
         found = _applied(backward, [*kept, *slices, *shared, *arriving])
-        return tuple([_empty_sum(operands[0], graph.avals[v]) if x is None else x for v, x in zip(values, found, strict=True)])
+        cotangents, holding = (
+            found[: len(values)],
+            dict(zip(targets, zip(found, found[len(values) :], strict=False), strict=True)),
+        )
+
+        def condition(k: int) -> Any:
+            cotangent, value = holding[k]
+            return REGISTRY["full"].beside(operands[0], cotangent is not None, shape=(), dtype=bool_) if value is None else value
+
+        result = [_empty_sum(operands[0], graph.avals[v]) if x is None else x for v, x in zip(values, cotangents, strict=True)]
+        for n, k in enumerate(targets[count:], count):  # of slices that have none there are zeros
+            if (holds := holding[k][1]) is not None:
+                result[n] = REGISTRY["phi"].of(holds, result[n], 0.0)
+        return (*result[:count], *map(condition, some), *result[count:])
 
     avals = [graph.avals[v] for v in values[: len(floats) + len(summed)]]
+    avals += [Aval((), bool_)] * len(some)
     avals += [graph.avals[graph.inputs[k]] for k in at_hand if k < first_shared]
     avals += [graph.avals[v] for v in made]
     avals += [graph.avals[v] for v, there in zip(graph.inputs, history, strict=False) if there]
+    avals += [Aval((), bool_)] * sum(exists)
     avals += [graph.avals[v] for v, there in zip(graph.outputs[carried:], collected, strict=True) if there]  # type: ignore[index]
     avals += [graph.avals[graph.inputs[k]] for k in at_hand if k >= first_shared]
     return Body(trace(step, avals))

@@ -34,5 +34,5 @@ def _reduced(node: Node, read: Collection[object], passes: Sequence[Callable[[Gr
         body = run(body)
     attributes["body"] = Body(loops(body, passes))
     outputs = (*history, *node.outputs[kept : kept + carried], *[node.outputs[kept + k] for k in collected])
-    op = loop(len(history)) if "count" in attributes and leaves_by_step(node.op) else node.op
+    op = loop(len(history), exits_alike=not leaves_by_step(node.op)) if "count" in attributes else node.op
     return Node(op, node.operands, tuple(sorted(attributes.items())), outputs, node.line)

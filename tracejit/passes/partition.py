@@ -21,6 +21,7 @@ from typing import Any
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.ir.builder import rebuild
 from tracejit.ir.graph import Graph, Node
+from tracejit.ir.loop import leaves_by_step
 from tracejit.passes.backward import (
     active_values,
     backward_graph,
@@ -145,7 +146,8 @@ class Partition:
 
     def backward(self, present: Mask, wanted: Mask) -> Graph:
         """The graph whose inputs are residuals, direct inputs (`reads`) and the cotangents of the outputs in `present`, and whose outputs
-        are the gradients of what is in `wanted` (None where no gradient reaches).
+        are the gradients of what is in `wanted` (None where no gradient reaches), then, if values decide which of these there are, for
+        each a bool that says so (None where none decides).
 
         Raises ValueError for a cotangent of an output that is not differentiable or a gradient that `partition` was not told of."""
         known = self._made.get((present, wanted))
@@ -157,6 +159,11 @@ class Partition:
             stamp = f"backward: {len(self.graph.nodes)} -> {len(made.nodes)} nodes, {(perf_counter() - start) * 1e3:.1f} ms"
             known = self._made[present, wanted] = rebuild(made, made.nodes, history=(stamp,))
         return known
+
+    def has_conditions(self, present: Mask, wanted: Mask) -> bool:
+        """Whether values decide which of the gradients there are."""
+        takes_paths = any(not leaves_by_step(node.op) for node in self.graph.nodes)
+        return takes_paths and len(self.backward(present, wanted).outputs) > sum(wanted)
 
     def contents(self, values: Sequence[int]) -> Graph:
         """The graph from all residuals and direct inputs to `values`, which rules of the differentiable nodes read."""

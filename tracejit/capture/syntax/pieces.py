@@ -390,9 +390,28 @@ def _captured(body: Iterable[ast.AST], consuming: Container[str]) -> Iterator[st
             if isinstance(only, ast.GeneratorExp):
                 pending += [*children(only), *part.keywords]
                 continue
-        if isinstance(part, FunctionNode | ast.ClassDef | ast.GeneratorExp):
+        if isinstance(part, FunctionNode):
+            yield from _free_names(part)
+            continue
+        if isinstance(part, ast.ClassDef | ast.GeneratorExp):
             yield from (x.id for x in walk(part) if isinstance(x, ast.Name))
         pending += children(part)
+
+
+def _free_names(function: FunctionNode) -> set[str]:
+    """The names in a function, and in those in it, but for its own variables."""
+    own = bound_names(function) - set().union(*declared_names(function))
+    used: set[str] = set()
+    pending = list(children(function))
+    while pending:
+        part = pending.pop()
+        if isinstance(part, FunctionNode):
+            used |= _free_names(part)
+            continue
+        if isinstance(part, ast.Name):
+            used.add(part.id)
+        pending += children(part)
+    return used - own
 
 
 def _before(node: ast.FunctionDef, loop: ast.For | ast.While, local: set[str]) -> frozenset[str] | None:

@@ -27,6 +27,7 @@ __all__ = [
     "maximum",
     "minimum",
     "ne",
+    "phi",
     "where",
 ]
 
@@ -155,6 +156,28 @@ def is_positive_zero(x: Any) -> bool:
 def _(c: Any, g: Any) -> Any:
     condition = c.inputs[0]
     return None, where.of(condition, g, 0.0) if c.needs[1] else None, where.of(condition, 0.0, g) if c.needs[2] else None
+
+
+def _merges() -> Any:
+    return cases((bools(), floats(4), floats(4, seed=1)), (bools(), floats(2, 3).T, floats(3, 2)))
+
+
+@elementwise(lambda b, c, x, y: b.select(c, x, y), traits=("condition first", "merges paths"), samples=_merges())
+def phi(condition: Any, x: Any, y: Any) -> Any:
+    """The value of a variable where two paths join: x after the path on which condition, one bool, holds, y after the other."""
+    return where.evaluate(condition, x, y)
+
+
+@phi.simplified
+def _(s: Any, condition: Any, x: Any, y: Any) -> Any:
+    """One value on both paths."""
+    return x if getattr(x, "id", x) == getattr(y, "id", None) else None
+
+
+@phi.vjp(saves=("", "0", "0"))
+def _(c: Any, g: Any) -> Any:
+    condition = c.inputs[0]  # -0.0: what is not added to a cotangent
+    return None, where.of(condition, g, -0.0) if c.needs[1] else None, where.of(condition, -0.0, g) if c.needs[2] else None
 
 
 def _limits(*numbers: float) -> Any:

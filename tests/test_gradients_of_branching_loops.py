@@ -1,0 +1,413 @@
+"""Gradients through loops whose steps take different paths (capture/branching_loops.py, passes/loop_gradient.py), against eager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracejit as T
+from tests.branching_programs import loops_of_paths, normal, outlined
+
+Given = Callable[[int], tuple[Any, ...]]
+
+
+# -- what is asked
+def weight(k: int, *shape: int) -> Any:
+    return normal(k, *shape).mul(0.3).add(1.0).requires_grad_()
+
+
+def outcome(function: Any, given: tuple[Any, ...], seed: int) -> tuple[list[Any], list[Any]]:
+    """(what a call gives, the gradients that it leaves).  A result that requires grad is pulled back."""
+    T.manual_seed(seed)
+    result = function(*given)
+    results = [*result] if isinstance(result, tuple) else [result]
+    for x in results:
+        if isinstance(x, T.Tensor) and x.requires_grad:
+            (x * x).sum().backward()
+    return results, [x.grad for x in given if isinstance(x, T.Tensor)]
+
+
+def assert_same(expected: Any, found: Any, exact: bool) -> None:
+    for x, y in zip([*expected[0], *expected[1]], [*found[0], *found[1]], strict=True):
+        assert type(x) is type(y), (x, y)
+        if not isinstance(x, T.Tensor):
+            assert x == y
+            continue
+        assert (x.shape, x.dtype, x.requires_grad) == (y.shape, y.dtype, y.requires_grad)
+        one, other = x.detach().numpy(), y.detach().numpy()
+        if exact:
+            np.testing.assert_array_equal(one, other)
+            assert np.array_equal(np.signbit(one), np.signbit(other)), (one, other)
+        else:
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+
+
+def agrees(function: Any, given: Given, recordings: int = 3, calls: int = 8, exact: bool = False, compiled: Any = None) -> Any:
+    """Calls give what eager calls do, and are served by loops of paths."""
+    compiled = outlined(function) if compiled is None else compiled
+    for k in range(calls):
+        assert_same(outcome(function, given(k), k), outcome(compiled, given(k), k), exact)
+    assert compiled.stats.traces <= recordings and not compiled.stats.piecewise_calls, compiled.explain()
+    assert compiled.stats.compiled_calls == calls - compiled.stats.traces, compiled.explain()
+    assert not compiled.reasons, compiled.explain()
+    assert all(loops_of_paths(compiled))
+    return compiled
+
+
+# -- programs
+def scaled(h: Any, w: Any, n: int) -> Any:
+    for _ in range(n):
+        h = h * w if h.sum() > 2 else h + w
+    return h
+
+
+def momentum(x: Any, v: Any, n: int) -> Any:  # v has a gradient where a step was made that uses it
+    x, v = x * 1.0, v * 1.0
+    for _ in range(n):
+        v = v * 0.75
+        x = x + v if x.sum() > 2 else x * 0.5
+    return x
+
+
+def until(h: Any, w: Any, bound: float) -> Any:
+    while h.sum() < bound:
+        h = h * 1.25 + w * w if h[0] > 1 else h + w * w
+    return h
+
+
+def leaves(h: Any, w: Any, n: int) -> Any:
+    for i in range(n):
+        h = h * 1.25
+        if h.sum() > 8:
+            break
+        if i == n - 1:
+            return h * w
+        if h[1] > 2:
+            h = h - w
+    else:
+        h = h + 1
+    return h
+
+
+def swapped(a: Any, b: Any, n: int) -> Any:
+    a, b = a * 1.0, b * 1.0
+    for _ in range(n):
+        if a.sum() > b.sum():
+            a, b = b, a * 0.5
+        else:
+            a = a + b * 0.25
+    return a * 2 + b
+
+
+def stacked(w: Any, xs: Any) -> Any:
+    h, items = (w * 1.0).sum(), []
+    for x in xs:
+        h = h * 0.5 + x * w.sum()
+        h = h * 0.25 if h > 2 else h
+        items.append(h)
+    return T.stack(items)
+
+
+def best(w: Any, xs: Any) -> Any:
+    h, found = w.sum(), w.sum() * 0 - 10
+    for x in xs:
+        h = h * 0.5 + x * w.sum()
+        if h > found:
+            found = h * 1
+    return found
+
+
+def drawn(h: Any, w: Any, n: int) -> Any:
+    h = h * w
+    for _ in range(n):
+        proposed = h + w * T.randn(3).double()
+        if T.rand(()) < T.exp(-0.1 * (proposed * proposed).sum()):
+            h = proposed
+    return h
+
+
+def at_its_parameter(w: Any, n: int) -> Any:  # the state is the parameter itself, at first
+    h = w
+    for _ in range(n):
+        h = h * w if h.sum() > 3 else h + 0.25
+    return h
+
+
+def used_after_the_loop(x: Any, w: Any, n: int) -> Any:
+    y = x * 2
+    h = y
+    for _ in range(n):
+        h = h * w if h.sum() > 1 else h + w * h
+    return (h * y).sum() + (y**2).sum()
+
+
+def with_numbers(h: Any, w: Any, end: float) -> Any:  # an adaptive step
+    t, dt = 0.0, 0.05
+    while t < end:
+        slope = w * h
+        error = (slope * dt).abs().max().item()
+        if error < 0.1:
+            h, t = h - dt * slope, t + dt
+        dt = dt * (1.25 if error < 0.05 else 0.75)
+    return h
+
+
+def trained(w: Any, xs: Any) -> Any:
+    h = T.zeros(3, dtype=T.float64)
+    for x in xs:
+        h = (h + w * x).tanh() if x > 0 else h * 0.5 + w
+    loss = (h * h).sum()
+    loss.backward()
+    return loss.detach()
+
+
+def hidden_weight(h: Any, n: int) -> Any:
+    w = T.ones(2, dtype=T.float64, requires_grad=True)
+    for _ in range(n):
+        h = h * w if h.sum() > 1 else h + w
+    return (h.detach(), T.autograd.grad(h.sum(), w)[0])
+
+
+PROGRAMS: dict[Any, tuple[Given, dict[str, Any]]] = {
+    scaled: (lambda k: (normal(k, 3), weight(k, 3), 12), {"exact": True}),
+    momentum: (lambda k: (weight(k, 3), weight(k + 9, 3), 10), {"exact": True}),
+    until: (lambda k: (normal(k, 3), weight(k, 3), 60.0), {"exact": True}),
+    leaves: (lambda k: (weight(k + 5, 3), weight(k, 3), 5 + 3 * (k % 3)), {"recordings": 6, "calls": 16}),
+    swapped: (lambda k: (weight(k, 3), weight(k + 9, 3), 10), {"recordings": 4, "exact": True}),
+    stacked: (lambda k: (weight(k, 3), normal(k, 9)), {}),
+    best: (lambda k: (weight(k, 3), normal(k, 9)), {}),
+    drawn: (lambda k: (normal(k, 3), weight(k, 3), 10), {}),
+    at_its_parameter: (lambda k: (weight(k, 3), 8), {"exact": True}),
+    used_after_the_loop: (lambda k: (weight(k, 3), weight(k + 9, 3), 10), {"exact": True}),
+    with_numbers: (lambda k: (normal(k, 3), weight(k, 3), 2.0), {}),
+    trained: (lambda k: (weight(k, 3), normal(k, 9)), {}),
+    hidden_weight: (lambda k: (normal(k, 2), 12), {"exact": True}),
+}
+
+
+@pytest.mark.parametrize("function", PROGRAMS, ids=lambda f: f.__name__)
+def test_gradients_through_a_loop_of_paths_are_those_of_its_steps(function: Any) -> None:
+    given, options = PROGRAMS[function]
+    agrees(function, given, **options)
+
+
+@pytest.mark.parametrize("backend", ["reference", "interpret", "numba"])
+@pytest.mark.parametrize("function", [scaled, momentum, with_numbers], ids=lambda f: f.__name__)
+def test_every_backend_takes_such_gradients(function: Any, backend: str) -> None:
+    given, options = PROGRAMS[function]
+    agrees(function, given, **options, compiled=outlined(function, backend=backend))
+
+
+def test_the_policy_outlines_a_long_loop_that_gradients_go_through() -> None:
+    given: Given = lambda k: (weight(k, 3), normal(k, 200))
+    agrees(trained, given, recordings=2, compiled=T.compile(trained, wait=True))
+
+
+# -- what exists, and what does not
+def used_on_some_paths(a: Any, b: Any, xs: Any) -> Any:
+    h = a * 1.0
+    for x in xs:
+        if x > 3:
+            h = h * b
+        elif x > 1:
+            h = h + 1
+        else:
+            h = h * 0.5
+    return h
+
+
+def takes_gradients_of_some(a: Any, b: Any, xs: Any) -> Any:
+    return T.autograd.grad(used_on_some_paths(a, b, xs).sum(), [a, b], allow_unused=True)
+
+
+@pytest.mark.parametrize("function", [used_on_some_paths, takes_gradients_of_some], ids=lambda f: f.__name__)
+def test_a_parameter_that_no_step_of_a_call_has_used_has_no_gradient(function: Any) -> None:
+    def given(k: int) -> tuple[Any, ...]:
+        xs = T.tensor([0.0, 2.0, 0.0, 2.0, 4.0 if k in (0, 3, 4, 7) else 0.0, 2.0], dtype=T.float64)
+        return weight(k, 3), weight(k + 9, 3), xs
+
+    compiled = outlined(function, used_on_some_paths)
+    gradients = []
+    for k in range(10):
+        expected, found = outcome(function, given(k), k), outcome(compiled, given(k), k)
+        assert_same(expected, found, exact=True)
+        of_b = found[1][1] if function is used_on_some_paths else found[0][1]
+        gradients.append(of_b is not None)
+    assert gradients == [k in (0, 3, 4, 7) for k in range(10)]
+    assert compiled.stats.compiled_calls >= 8, compiled.explain()
+
+
+def turns_later(h: Any, w: Any, xs: Any) -> Any:
+    for x in xs:
+        h = h * w if x > 0 else h * 0.5
+    return h
+
+
+def test_a_result_requires_grad_if_a_step_of_the_call_made_it_so() -> None:
+    def given(k: int) -> tuple[Any, ...]:
+        xs = normal(k, 8)
+        return normal(k, 3), weight(k, 3), -xs.abs() if k % 3 == 2 else xs
+
+    compiled = agrees(turns_later, given, recordings=4, calls=12, exact=True)
+    assert not compiled(*given(2)).requires_grad and compiled(*given(3)).requires_grad
+
+
+def not_taken(w: Any, n: int) -> Any:  # the square root and the logarithm are NaN on steps that do not come there
+    h = w * 1.0
+    for _ in range(n):
+        if h[0] > 0.5:
+            h = h - w
+        elif h.min() > 0:
+            h = h.sqrt() + h.log()
+        else:
+            h = h + 1.25
+    return h
+
+
+def taken(w: Any, n: int) -> Any:  # the derivative of the square root is infinite where a step takes it of 0
+    h = w * 1.0
+    for _ in range(n):
+        h = (h - h.min()).sqrt() if h.min() > 1 else h * 0.5 + w * w
+    return h
+
+
+@pytest.mark.parametrize("function", [not_taken, taken], ids=lambda f: f.__name__)
+def test_nan_and_infinity_come_from_paths_that_were_taken_and_from_no_others(function: Any) -> None:
+    compiled = agrees(function, lambda k: (weight(k, 3), 12), recordings=4)
+    w = weight(1, 3)
+    compiled(w, 12).sum().backward()
+    assert bool(w.grad.isfinite().all()) is (function is not_taken)
+
+
+def unread_at_the_end(
+    x: Any, y: Any, n: int
+) -> Any:  # the last steps give the root of y no cotangent: infinity times -0.0 is NaN
+    x, y = x * 1.0, y * 1.0
+    for i in range(n):
+        x = x + y.sum() if x.sum() < i else x * 0.5
+        y = (y - y.min()).sqrt() + 1 if i > n - 3 else y + 0.25
+    return x
+
+
+def test_what_has_no_cotangent_is_not_pulled_back() -> None:
+    agrees(unread_at_the_end, lambda k: (weight(k, 3), weight(k + 9, 3), 10), recordings=4)
+
+
+# -- room for steps
+def test_a_call_of_more_steps_than_there_is_room_for_is_recorded_with_more_room() -> None:
+    def given(k: int) -> tuple[Any, ...]:
+        return T.ones(3, dtype=T.float64), weight(1, 3), 400.0 if k in (3, 6) else 20.0
+
+    compiled = outlined(until)
+    for k in range(9):
+        assert_same(outcome(until, given(k), k), outcome(compiled, given(k), k), exact=True)
+    assert compiled.stats.traces == 2 and compiled.stats.compiled_calls == 7, compiled.explain()
+
+
+# -- where the recording stops
+def stops_on_a_rare_path(w: Any, n: int) -> Any:
+    h = w * 1.0
+    for i in range(n):
+        if i == 5:
+            print("rare")
+        h = h * w if h.sum() > 3 else h + w * w
+    return h
+
+
+def takes_a_gradient_of_the_steps_before(w: Any, n: int) -> Any:
+    h = w * 1.0
+    for i in range(n):
+        h = h * w if h.sum() > 3 else h + w * w
+        if i == 3:
+            h = h - T.autograd.grad(h.sum(), w, retain_graph=True)[0]
+    return h
+
+
+def two_of_one(w: Any, n: int) -> Any:
+    h = g = w * 1.0
+    for i in range(n):
+        h = h * w if h.sum() > 3 else h + w * w
+        if i % 3 == 2:
+            g = h
+    return h * g
+
+
+def in_a_loop(w: Any, n: int) -> Any:
+    h = w * 1.0
+    for _ in range(n):
+        while h.sum() > 4:
+            h = h * 0.5
+        h = h + w
+    return h
+
+
+def writes(w: Any, n: int) -> Any:
+    h = w * 1.0
+    for _ in range(n):
+        h = h * w if h.sum() > 3 else h + w * w
+        h[0] = 1.0
+    return h
+
+
+@pytest.mark.parametrize(
+    "function",
+    [stops_on_a_rare_path, takes_a_gradient_of_the_steps_before, two_of_one, in_a_loop, writes],
+    ids=lambda f: f.__name__,
+)
+def test_where_a_recording_stops_gradients_go_through_the_steps_before(function: Any, capsys: Any) -> None:
+    compiled = outlined(function)
+    for k in range(5):
+        assert_same(outcome(function, (weight(k, 3), 8), k), outcome(compiled, (weight(k, 3), 8), k), exact=True)
+    assert compiled.reasons
+
+
+def after_the_loop(w: Any, n: int) -> Any:
+    h = w * 1.0
+    for _ in range(n):
+        h = h * w if h.sum() > 3 else h + w * w
+    h.register_hook(lambda g: g * 2)
+    BOX.append(len(BOX))
+    return h
+
+
+BOX: list[int] = []
+
+
+def test_what_stops_a_recording_after_the_loop_leaves_its_tape() -> None:
+    compiled = outlined(after_the_loop)
+    for k in range(4):
+        assert_same(outcome(after_the_loop, (weight(k, 3), 8), k), outcome(compiled, (weight(k, 3), 8), k), exact=True)
+
+
+# -- gradients of gradients
+def second_order(w: Any, n: int) -> Any:
+    h = w * 1.0
+    for _ in range(n):
+        h = h * w if h.sum() > 3 else h + w * w
+    (first,) = T.autograd.grad(h.sum(), w, create_graph=True)
+    (second,) = T.autograd.grad((first * first).sum(), w)
+    return first.detach(), second
+
+
+def test_gradients_of_gradients_go_through_the_same_steps() -> None:
+    compiled = outlined(second_order)
+    for k in range(6):
+        assert_same(outcome(second_order, (weight(k, 3), 6), k), outcome(compiled, (weight(k, 3), 6), k), exact=False)
+    assert compiled.stats.compiled_calls >= 3, compiled.explain()
+
+
+def test_gradients_of_gradients_outside_of_the_call_go_through_the_same_steps() -> None:
+    compiled = outlined(scaled)
+
+    def derivatives(function: Any, k: int) -> list[Any]:
+        h, w = normal(k, 3), weight(k, 3)
+        (first,) = T.autograd.grad((function(h, w, 9) ** 2).sum(), w, create_graph=True)
+        return [first, *T.autograd.grad((first * first).sum(), w)]
+
+    for k in range(5):
+        for x, y in zip(derivatives(scaled, k), derivatives(compiled, k), strict=True):
+            np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=1e-9)
+    assert compiled.stats.compiled_calls >= 3, compiled.explain()
