@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracejit.compiled.accounts import WINDOW, Accounts
+from tracejit.compiled.accounts import WINDOW, Accounts, forget_code
 from tracejit.compiled.recorded_path import FIRST_WAIT
 from tracejit.config import config
 
 
-def path(gain: int = 0, uses: int = 0) -> Any:
-    return SimpleNamespace(gain=gain, uses=uses, executable=SimpleNamespace(counter=[0, 0, 0, 0]))
+def path(gain: int = 0, uses: int = 0, operations: int = 0) -> Any:
+    return SimpleNamespace(gain=gain, uses=uses, operations=operations, executable=SimpleNamespace(counter=[0, 0, 0, 0]))
 
 
 def losing_window(accounts: Accounts, *paths: Any) -> bool:
@@ -108,6 +108,55 @@ def test_paths_that_serve_nothing_discourage_recordings_and_served_calls_encoura
     assert not accounts.is_discouraged and not accounts.must_wait()
 
 
+def large(recordings: int) -> tuple[Accounts, list[Any]]:
+    accounts, paths = Accounts(None), [path(operations=1000) for _ in range(recordings)]
+    for new in paths:
+        accounts.note_recording(new, 0, is_instance=False)
+    return accounts, paths
+
+
+def test_four_large_recordings_in_vain_make_the_next_ones_wait_longer_each_time() -> None:
+    assert not large(3)[0].must_wait()
+    accounts, _ = large(4)
+    for wait in (FIRST_WAIT, 2 * FIRST_WAIT, 4 * FIRST_WAIT):
+        assert [accounts.must_wait() for _ in range(wait + 1)] == [True] * wait + [False]
+        assert accounts.waited_calls == wait
+        accounts.note_recording(path(operations=1000), 0, is_instance=False)
+        assert not accounts.waited_calls
+
+
+def test_large_paths_that_come_back_end_the_wait_at_once() -> None:
+    accounts, paths = large(4)
+    assert accounts.must_wait()
+    for new in paths:
+        new.executable.counter[0] = 1
+    assert not accounts.must_wait()
+
+
+def test_calls_that_other_paths_serve_pay_for_fewer_large_recordings_than_small_ones() -> None:
+    counts = []
+    for operations in (0, 1000):
+        accounts, served = Accounts(None), 0
+        while not accounts.is_discouraged:
+            served += 7
+            accounts.note_recording(path(operations=operations), served, is_instance=False)
+        counts.append(served // 7)
+    assert counts == [114, 4]
+
+
+def test_a_function_is_wasteful_after_eight_small_recordings_or_one_after_the_wait_of_large_ones() -> None:
+    assert [large(n)[0].is_wasteful() for n in (3, 4, 5)] == [False, False, True]
+
+
+def test_nothing_is_owed_once_all_paths_are_dropped_for_others() -> None:
+    accounts, _ = large(4)
+    losing_window(accounts)
+    accounts.note_recording(path(operations=1000), 0, is_instance=False)
+    assert accounts.must_wait()
+    accounts.forgive()
+    assert not accounts.must_wait() and not accounts.is_discouraged
+
+
 def test_in_debt_the_next_path_waits_until_the_last_one_has_served() -> None:
     accounts, last = Accounts(None), path()
     losing_window(accounts)
@@ -131,13 +180,15 @@ def test_the_search_for_unused_entries_comes_later_after_each_drop() -> None:
     assert [accounts.is_search_early(pays=True) for _ in range(FIRST_WAIT)] == [True] * (FIRST_WAIT - 1) + [False]
 
 
-def test_functions_of_one_code_that_serve_nothing_make_the_next_ones_wait_once() -> None:
+@pytest.mark.parametrize(("operations", "functions"), [(0, 32), (1000, 8)])
+def test_functions_of_one_code_that_serve_nothing_make_the_next_ones_wait_once(operations: int, functions: int) -> None:
     def function() -> None: ...
 
-    for _ in range(32):
+    forget_code()
+    for _ in range(functions):
         accounts = Accounts(function)
         assert accounts.wait_for_code() == 0
-        accounts.note_recording(path(), 0, is_instance=False)
+        accounts.note_recording(path(operations=operations), 0, is_instance=False)
     accounts = Accounts(function)
     assert accounts.wait_for_code() == FIRST_WAIT and accounts.is_first_wait_for_code() and accounts.wait_for_code() == 0
     assert Accounts(function).wait_for_code() == FIRST_WAIT and not Accounts(function).is_first_wait_for_code()

@@ -705,6 +705,22 @@ def test_a_loop_around_a_call_of_what_goes_either_way_is_cut() -> None:
     assert _compared(over, lambda k: (_rows(k),)).stats.piecewise_calls >= 15
 
 
+def test_a_large_function_with_few_steps_is_in_pieces_after_one_recording_that_has_waited() -> None:
+    def tree(x: T.Tensor, depth: int) -> T.Tensor:
+        return x.tanh() + 0.5 if not depth else (tree(x, depth - 1) * tree(x.cos(), depth - 1)).sin()
+
+    def steps(x: T.Tensor, values: list[T.Tensor]) -> T.Tensor:
+        for value in values:
+            x = tree(x, 5)
+            x = x - 1 if value > 0 else x * 2
+        return x
+
+    compiled, generator = T.compile(steps, backend="reference"), np.random.default_rng(0)
+    for _ in range(100):
+        compiled(T.ones(2), [T.tensor(value) for value in generator.normal(size=9)])
+    assert compiled.stats.traces == 5 and compiled.stats.piecewise_calls > 20
+
+
 def test_functions_with_few_paths_stay_whole() -> None:
     def once(xs: Any) -> Any:
         for x in xs:

@@ -4,6 +4,7 @@ for the better is noticed."""
 from __future__ import annotations
 
 import itertools
+import random
 import sys
 import threading
 from collections.abc import Callable
@@ -351,6 +352,38 @@ def test_paths_none_of_which_serves_a_call_are_soon_recorded_less_often() -> Non
         drawn(T.ones(2), k)
     assert drawn.stats.compiled_calls == 0
     assert drawn.stats.traces <= 20
+
+
+def large(x: T.Tensor, depth: int = 7) -> T.Tensor:
+    """Some 900 operations that are no loop."""
+    if not depth:
+        return (x * 1.5).tanh() + 0.5
+    left, right = large(x, depth - 1), large(x.cos(), depth - 1)
+    return (left * right - left).sin()
+
+
+def test_large_recordings_none_of_which_serves_a_call_are_few_and_the_user_is_told() -> None:
+    compiled = T.compile(lambda x, text: (large(x), text + "!"))
+    with pytest.warns(PerformanceWarning, match="again and again: 4 recordings, 0 of 16 calls ran compiled. The guard on text"):
+        for k in range(200):
+            compiled(T.ones(2), str(k))
+    assert compiled.stats.traces <= 6
+    assert "recorded 5 times for nothing because text changes" in " ".join(compiled.explain().split())
+
+
+@pytest.mark.parametrize("is_random", [False, True])
+def test_eight_large_paths_that_come_back_are_all_compiled_soon(is_random: bool) -> None:
+    compiled, generator = T.compile(lambda x, text: (large(x), text + "!")), random.Random(0)
+    for k in range(40):
+        compiled(T.ones(2), str(generator.randrange(8) if is_random else k % 8))
+    assert compiled.stats.traces == 8 and compiled.stats.eager_calls <= 16
+
+
+def test_calls_that_are_to_be_compiled_in_advance_are_recorded_whether_paths_have_served_calls_or_not() -> None:
+    compiled = T.compile(lambda x, text: (x * 2, text))
+    for k in range(20):
+        compiled.warm_up(T.ones(2), str(k))
+    assert compiled.stats.traces == 20
 
 
 def test_paths_that_serve_as_many_calls_as_they_are_worth_are_recorded_as_they_come() -> None:

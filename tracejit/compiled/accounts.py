@@ -16,16 +16,20 @@ getting as far as that.
   losses.
 * Recordings.  After `config.max_failures` failed recordings in a row the next one comes `FIRST_WAIT` calls later, then twice as
   many.  After `_ERRORS` recordings in a row that ended in an error it comes 8 calls later, then twice as many.  A function
-  without paths rests meanwhile.  A recording and its program cost as much as `_WORTH` served calls gain, an instance of another
-  one as much as one. If `_WASTEFUL` more recordings were made than have earned their cost, the function runs in pieces if it can
-  (pieces.py).  If it is `_DISCOURAGING` more, the next one comes `FIRST_WAIT` calls later, then twice as many, until enough calls
-  have been served.  The same holds at once if a recording shows that later calls take other paths, and the function cannot run in
-  pieces (`discourage`).
+  without paths rests meanwhile.
+* What recordings owe.  A recording and its program take as long as 80 eager calls or more: some 0.3 ms for each operation, and
+  for `_FIXED` more.  The unit here is one operation.  A recording owes `_FIXED` and its operations, at most `_MOST`.  A call that its
+  path serves pays an eighth of `_FIXED` and half of the operations, so paths that come back have soon paid.  Besides, calls that any
+  paths serve pay the oldest debts: 8 calls, and one for every 8 operations.  An instance of another recording owes an eighth, which
+  one call pays.  If `_LIMIT` is owed (by 16 small recordings, or 4 large ones), the next recording comes `FIRST_WAIT` calls later,
+  then twice as many, or as soon as less is owed.  If `_WASTEFUL` recordings owe half of it, or fewer more than all of it, the
+  function runs in pieces if it can (pieces.py).  `_LIMIT` is owed at once if a recording shows that later calls take other paths,
+  and the function cannot run in pieces (`discourage`).
 * Room.  If there is no room for another path, unused paths are searched for after a number of calls (`is_search_early`), which
   doubles whenever some were dropped; sooner for a path for other sizes that pays with one call.
-* Code.  Functions that are created and compiled for each call (a lambda in a loop) are treated as one: after `_FRUITLESS`
-  functions of the same code object in a row that have served no call, the next one is recorded only when it has been called
-  `FIRST_WAIT` times.
+* Code.  Functions that are created and compiled for each call (a lambda in a loop) are treated as one: if functions of the same
+  code object in a row that have served no call owe `_FRUITLESS`, which are 32 small ones, the next one is recorded only when it
+  has been called `FIRST_WAIT` times.
 
 A call of a resting function goes from machine code to the function itself (cpython/dispatcher.py), which decrements
 `resting_calls`; so this also counts such calls.  The accounts must not know what a path does.
@@ -36,7 +40,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable
 from types import CodeType, FunctionType, MethodType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tracejit.compiled.recorded_path import FIRST_WAIT, RecordedPath
 from tracejit.config import config
@@ -46,20 +50,37 @@ __all__ = ["WINDOW", "Accounts", "forget_code"]
 
 WINDOW: Final = 64
 _ERRORS: Final = 8
-_FRUITLESS: Final = 32
 _WASTEFUL: Final = 8
-_DISCOURAGING: Final = 16
-_WORTH: Final = 8
+_FIXED: Final = 256  # operations; some 0.07 s
+_MOST: Final = 1024
+_LIMIT: Final = 4096
+_FRUITLESS: Final = 8192
 _MOST_DOUBLINGS: Final = 20
+
+
+class _Debt(NamedTuple):
+    """What a recording owes.  counter: of its path, first the served calls.  cost: what it owed at first.  pay: of a call that its
+    path serves.  calls: how many that any paths serve pay all of it."""
+
+    counter: list[int]
+    cost: int
+    pay: int
+    calls: int
+
+    @property
+    def owed(self) -> int:
+        """What it owes now."""
+        return max(0, self.cost - self.pay * self.counter[0])
 
 
 class Accounts:
     """The accounts of one compiled function.  Threads may lose each other's increments, and nothing else."""
 
     __slots__ = (
-        "_calls_for_room", "_calls_to_wait", "_code", "_cost", "_debt", "_drops", "_errors", "_failures", "_gained", "_granted",
-        "_has_checked_code", "_has_recorded", "_in_debt", "_losses", "_on_trial", "_paying_calls_for_room", "_retired_gain",
-        "_search_factor", "_served", "_unearned", "_window_calls", "_windows_without_debt", "resting_calls", "window",
+        "_calls_for_room", "_calls_to_earn", "_calls_to_wait", "_code", "_cost", "_debt", "_debts", "_drops", "_errors", "_failures",
+        "_gained", "_granted", "_has_checked_code", "_has_recorded", "_in_debt", "_losses", "_on_trial", "_paying_calls_for_room",
+        "_retired_gain", "_search_factor", "_served", "_window_calls", "_windows_without_debt", "resting_calls", "waited_calls",
+        "window",
     )  # fmt: skip
 
     def __init__(self, function: Any) -> None:
@@ -85,9 +106,12 @@ class Accounts:
         self._in_debt = False  # whether the last window ended with a debt
         self._on_trial: RecordedPath | None = None  # the last path that was recorded with a debt
         self._failures = self._errors = 0  # recordings in a row that failed; that ended in an error
-        self._served = 0  # calls that paths had served when the last path was recorded
-        self._unearned = 0  # the cost of recorded paths that served calls have not earned yet, in calls
+        self._debts: list[_Debt] = []  # of recordings, the oldest first
+        self._served = 0  # served calls that have paid old debts, or found none
         self._calls_to_wait = 0  # unserved calls before the next recording
+        self._calls_to_earn = 0  # the same, while too much is owed
+        self.waited_calls = 0
+        """Unserved calls since the last path that were too early to be recorded."""
         self._calls_for_room = 0  # calls since the last search for unused paths that could not be recorded for lack of room
         self._paying_calls_for_room = 0  # those among them whose paths would have paid with one call
         self._search_factor = 1  # factor of the number of calls before a search; doubled when paths were dropped
@@ -173,7 +197,7 @@ class Accounts:
         if history is None:
             return 0
         if history.last is not None:
-            history.fruitless = 0 if history.last[0] else history.fruitless + 1
+            history.fruitless = 0 if history.last.counter[0] else history.fruitless + history.last.owed
             history.last = None
         return FIRST_WAIT if history.fruitless >= _FRUITLESS else 0
 
@@ -193,9 +217,13 @@ class Accounts:
         """Whether it is too early to record this call.  Counts it."""
         if self._on_trial is not None and not self._on_trial.uses:
             return True
-        if self._calls_to_wait <= 0:
+        if self._calls_to_earn > 0 and self.is_discouraged:
+            self._calls_to_earn -= 1
+        elif self._calls_to_wait > 0:
+            self._calls_to_wait -= 1
+        else:
             return False
-        self._calls_to_wait -= 1
+        self.waited_calls += 1
         return True
 
     def is_search_early(self, pays: bool) -> bool:
@@ -219,24 +247,45 @@ class Accounts:
     def note_recording(self, path: RecordedPath, served: int, is_instance: bool) -> None:
         """Note a new path.  served: the number of calls that the other paths have served so far.  is_instance: whether it was
         made without a recorded call."""
-        self._failures = self._errors = 0
-        self._unearned = max(0, self._unearned + (1 if is_instance else _WORTH) - max(0, served - self._served))
-        self._served = served
-        beyond = self._unearned // _WORTH - _DISCOURAGING
-        self._calls_to_wait = 0 if beyond < 0 else FIRST_WAIT << min(beyond, _MOST_DOUBLINGS)
+        self._failures = self._errors = self._calls_to_wait = self.waited_calls = 0
+        self._settle(served)
+        cost = min(_FIXED + path.operations, _MOST)
+        operations = cost - _FIXED
+        owed, pay, calls = (cost // 8, cost, 1) if is_instance else (cost, _FIXED // 8 + operations // 2, 8 + operations // 8)
+        self._debts.append(_Debt(path.executable.counter, owed, pay, calls))
+        beyond = (self._owed - _LIMIT) // cost
+        self._calls_to_earn = 0 if beyond < 0 else FIRST_WAIT << min(beyond, _MOST_DOUBLINGS)
         if self._in_debt:
             self._on_trial = path
         if self._code is not None and not self._has_recorded:
             history = _histories.get(self._code)
             if history is None:
                 history = _histories[self._code] = _CodeHistory()
-            history.last = path.executable.counter
+            history.last = self._debts[-1]
         self._has_recorded = True
+
+    def _settle(self, served: int) -> None:
+        """Remove the debts that are paid, and the oldest ones for which enough calls have been served since the last time."""
+        self._debts = [debt for debt in self._debts if debt.owed]
+        self._served = min(self._served, served)
+        while self._debts and served - self._served >= self._debts[0].calls:
+            self._served += self._debts.pop(0).calls
+        if not self._debts:
+            self._served = served
+
+    def forgive(self) -> None:
+        """Forget the debts of windows and recordings: all paths are dropped for others, or the user asks for a recording."""
+        self._debts.clear()
+        self._debt, self._in_debt, self._on_trial = 0, False, None
+
+    @property
+    def _owed(self) -> int:
+        return sum([debt.owed for debt in self._debts])
 
     @property
     def is_discouraged(self) -> bool:
         """Whether the next recording has to wait because too many paths have not earned their cost."""
-        return self._unearned >= _DISCOURAGING * _WORTH
+        return self._owed >= _LIMIT
 
     @property
     def unrecorded_calls(self) -> int:
@@ -245,13 +294,13 @@ class Accounts:
 
     def is_wasteful(self) -> bool:
         """Whether many more paths were recorded than have earned their cost."""
-        return self._unearned >= _WASTEFUL * _WORTH
+        return self._owed >= (_LIMIT // 2 if len(self._debts) >= _WASTEFUL else _LIMIT + _MOST)
 
     def discourage(self) -> None:
         """Note that the last recording is of a path that no later call takes, as the next one would be: recordings wait from now
         on."""
         self._failures = max(self._failures, config.max_failures - 1)
-        self._unearned = max(self._unearned, _DISCOURAGING * _WORTH)
+        self._debts.append(_Debt([0], max(0, _LIMIT - self._owed), 0, 128))
         self._calls_to_wait = max(self._calls_to_wait, FIRST_WAIT)
 
     def note_failure(self, lasting: bool) -> int:
@@ -273,15 +322,15 @@ class Accounts:
 
 
 class _CodeHistory:
-    """The compiled functions of one code object.  fruitless: how many in a row were recorded and served no call.  has_waited:
-    whether one had to wait for its recording.  last: the counter of the path of the last one."""
+    """The compiled functions of one code object.  fruitless: what those in a row owe that were recorded and served no call.
+    has_waited: whether one had to wait for its recording.  last: the debt of the last one."""
 
     __slots__ = ("fruitless", "has_waited", "last")
 
     def __init__(self) -> None:
         self.fruitless = 0
         self.has_waited = False
-        self.last: list[int] | None = None
+        self.last: _Debt | None = None
 
 
 _histories: WeakTable[_CodeHistory] = WeakTable()

@@ -156,7 +156,7 @@ class CompiledFunction(_Partial[P, R]):
             diagnostics.stats,
             table.paths,
             diagnostics.reasons,
-            diagnostics.divergences.most_frequent(),
+            self._policy.divergence,
             table.is_full(),
             self._driver.pending is not None,
             table.symbolic.describe(),
@@ -182,7 +182,7 @@ class CompiledFunction(_Partial[P, R]):
     def warm_up(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function as usual, with its effects and its result, and wait until all programs are compiled: the one of its
         path, and for each recorded path whose results require grad the backward program for all these results and the one for
-        each alone.  Backward programs are compiled but not run.
+        each alone.  Backward programs are compiled but not run.  The call is recorded even if the paths of earlier ones served none.
 
         Raises what the call raises, and what compiling a backward program raises.  A call that cannot be compiled runs
         eagerly."""
@@ -193,6 +193,7 @@ class CompiledFunction(_Partial[P, R]):
             if pending is not None:
                 pending.work.wait_until(math.inf)
                 self._driver.install_finished()
+            self._policy.accounts.forgive()
             result = self(*args, **kwargs)
             pieces = self._table.pieces
             for function in (self, *(() if pieces is None else pieces.parts)):

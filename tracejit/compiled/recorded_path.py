@@ -74,8 +74,8 @@ class RecordedPath:
     bridges from its exits."""
 
     __slots__ = (
-        "_elements", "_operations", "_repeats", "_served_seen", "body", "bridges", "eager_exits", "executable", "is_sized", "machine",
-        "obstacle", "recording", "run", "sizes", "state", "traces", "unbridged", "uses_seen",
+        "_elements", "_repeats", "_served_seen", "body", "bridges", "eager_exits", "executable", "is_sized", "machine", "obstacle",
+        "operations", "recording", "run", "sizes", "state", "traces", "unbridged", "uses_seen",
     )  # fmt: skip
 
     def __init__(
@@ -102,7 +102,7 @@ class RecordedPath:
         self.is_sized = False  # whether it serves only calls of these sizes
         self.uses_seen = 0  # `uses` at the last search for unused entries
         self._repeats = 0, 0  # how often the path was recorded again, and `uses` at the last of these times
-        self._operations = len(recording.graph.nodes) if recording.graph is not None else 0
+        self.operations = len(recording.graph.nodes) if recording.graph is not None else 0
         self._served_seen = 0
         self._elements: tuple[int, int] | None = None
 
@@ -198,13 +198,13 @@ class RecordedPath:
         """What it has saved so far, in the units of accounts.py: for each call, two units for each operation that eager mode
         would have called, and the elements that only eager mode would have processed."""
         compiled, eager = self._element_counts
-        return self.executable.counter[0] * (2 * self._operations + (eager - compiled) // _ELEMENTS)
+        return self.executable.counter[0] * (2 * self.operations + (eager - compiled) // _ELEMENTS)
 
     @property
     def pays_for_variant(self) -> bool:
         """Whether an eager call processes so many elements that a path for other sizes, whose programs are compiled already, pays
         with one call."""
-        return self._element_counts[1] // _ELEMENTS >= _VARIANT_COST + _VARIANT_COST_PER_OPERATION * self._operations
+        return self._element_counts[1] // _ELEMENTS >= _VARIANT_COST + _VARIANT_COST_PER_OPERATION * self.operations
 
     @property
     def effort(self) -> int:

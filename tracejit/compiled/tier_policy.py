@@ -210,7 +210,12 @@ class TierPolicy:
         """Whether to record a call of these sizes that no path has served.  exited, number: the path that the call has left, if
         any, and the exit."""
         table, name = self._table, self._diagnostics.name
-        if self.accounts.must_wait() or (exited is not None and exited.stays_eager(number)):
+        if self.accounts.must_wait():
+            if self.accounts.waited_calls == _CALLS_BEFORE_WARNING and self.accounts.is_discouraged:
+                divergence = self.divergence
+                self.advise(again_and_again(self._diagnostics.stats, divergence), "" if divergence is None else divergence.where)
+            return False
+        if exited is not None and exited.stays_eager(number):
             return False
         if not self._is_fullgraph and (calls := self.accounts.wait_for_code()):
             self.rest(calls)
@@ -227,6 +232,12 @@ class TierPolicy:
         if exited is not None:
             exited.note_vain_search()
         return False
+
+    @property
+    def divergence(self) -> Divergence | None:
+        """The guard to name to the user: at which most recordings differ, or, if the next one has to wait, at least the last."""
+        divergences = self._diagnostics.divergences
+        return divergences.most_frequent() or (divergences.latest if self.accounts.is_discouraged else None)
 
     def _has_room(self, sizes: Shapes) -> bool:
         """Whether there is room for a path for these sizes.  Drops unused paths if enough calls have waited for room."""
@@ -300,9 +311,6 @@ class TierPolicy:
             diagnostics.note(make("many_sizes", text))
         if self._split_at(divergence):
             return
-        if self.accounts.is_discouraged:
-            divergence = diagnostics.divergences.most_frequent() or diagnostics.divergences.latest
-            self.advise(again_and_again(diagnostics.stats, divergence), "" if divergence is None else divergence.where)
         if table.is_full():
             diagnostics.note(make("too_many_paths", f"{diagnostics.name} has {paths} recorded paths"))
 
@@ -323,7 +331,8 @@ class TierPolicy:
                 self._diagnostics.note(make("branching_loop", worst.text(), worst.where))
             return False
         divergences = self._diagnostics.divergences.of_branches()
-        if sum(x.count for x in divergences) < _DIVERGENCES_TO_SPLIT or not self.accounts.is_wasteful():
+        enough = min(_DIVERGENCES_TO_SPLIT, max(3, len(self._table.paths) - 2))
+        if sum(x.count for x in divergences) < enough or not self.accounts.is_wasteful():
             return False
         by_line = {branch.where: branch for branch in branches}
         return self._split(divergences[0], [by_line.get(x.where, Branch.at(x.where)) for x in divergences])
@@ -350,6 +359,7 @@ class TierPolicy:
             return False
         self._outlined_for = divergence, branches
         self._retire(self._table.drop_all())
+        self.accounts.forgive()
         return True
 
     def give_up_outlining(self) -> bool:
@@ -375,6 +385,7 @@ class TierPolicy:
         if pieces is None:
             return False
         self._retire(self._table.enter_pieces(pieces))
+        self.accounts.forgive()
         return True
 
     def serve_in_pieces(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -4,8 +4,8 @@ a remedy.
 A function that runs eagerly only now and then does not warn.  It warns if
 
 * `config.max_failures` recordings in a row failed, or several ended in an error, and a dozen calls have run eagerly since;
-* so many more paths were recorded than have earned their cost that recordings have to wait (accounts.py), and the function cannot
-  run in pieces;
+* so many more paths were recorded than have earned their cost that recordings have to wait (accounts.py), the function cannot run
+  in pieces, and a dozen calls have run eagerly since;
 * trying its paths costs more than they save, so that it rests, and a dozen calls have gone to Python;
 * a dozen calls could not be recorded for lack of room;
 * functions with the same code are compiled again and again, and none serves a call.
