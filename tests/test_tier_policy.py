@@ -386,6 +386,29 @@ def test_calls_that_are_to_be_compiled_in_advance_are_recorded_whether_paths_hav
     assert compiled.stats.traces == 20
 
 
+def test_a_loop_that_can_neither_be_outlined_nor_cut_is_recorded_twice_and_has_one_reason() -> None:
+    def search(numbers: T.Tensor) -> Any:
+        kept = [(0.0, numbers[0])]
+        for number in numbers:
+            made = []
+            for score, x in kept:
+                if score > 1.5:
+                    made.append((score, x))
+                    continue
+                x = (x + number).sin()
+                made += [(score + x.item(), x), (score - x.item(), -x)]
+            made.sort(key=lambda pair: pair[0])
+            kept = made[:3]
+            if all(score > 1.5 for score, _ in kept):
+                break
+        return kept[0]
+
+    compiled = T.compile(search)
+    for k in range(30):
+        compiled(T.sin(T.arange(40) * (k + 1.0)))
+    assert compiled.stats.traces == 2 and {x.code: n for x, n in compiled.reasons.items()} == {"outlined_loop": 1}
+
+
 def test_paths_that_serve_as_many_calls_as_they_are_worth_are_recorded_as_they_come() -> None:
     @T.compile
     def drawn(x: T.Tensor, seed: int) -> T.Tensor:

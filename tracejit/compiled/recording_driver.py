@@ -232,9 +232,7 @@ class RecordingDriver:
             if recording.reason.code == "branching_loop":
                 policy.split_or_reject(recording, recording.reason)
             elif recording.reason.code == "outlined_loop":
-                self._diagnostics.note(recording.reason)
-                if not policy.give_up_outlining():
-                    policy.reject(recording.reason)
+                policy.give_up_outlining(recording.reason)
             else:
                 policy.reject(recording.reason)
             if recording.reason.code == "recording_defect":

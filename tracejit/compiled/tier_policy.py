@@ -68,8 +68,8 @@ class TierPolicy:
     """The decisions for the calls of one compiled function."""
 
     __slots__ = (
-        "_calls_of_new_size", "_compile_piece", "_deferred_calls", "_diagnostics", "_function", "_is_fullgraph", "_may_outline",
-        "_may_split", "_new_sizes", "_outlined_for", "_rest_after_warning", "_table", "accounts", "branching_lines",
+        "_calls_of_new_size", "_compile_piece", "_deferred_calls", "_diagnostics", "_function", "_has_stopped", "_is_fullgraph",
+        "_may_outline", "_may_split", "_new_sizes", "_outlined_for", "_rest_after_warning", "_table", "accounts", "branching_lines",
     )  # fmt: skip
 
     def __init__(
@@ -97,6 +97,7 @@ class TierPolicy:
         self.branching_lines: dict[CodeType, frozenset[int]] = {}
         """The lines, by code of functions, around which loops are outlined in recordings."""
         self._may_outline = True  # whether loops that branch may be outlined
+        self._has_stopped = False  # whether a recording has stopped because steps of a loop branch differently
         self._outlined_for: tuple[Divergence, Sequence[Branch]] | None = None  # what `_split` is given if that fails
         self._may_split = True  # whether the function may be split into pieces
 
@@ -341,6 +342,7 @@ class TierPolicy:
         """A recording has stopped because steps of a loop branch differently: run in pieces, or record less often."""
         blamed = [x for x in recording.branches if x.where == reason.where or (x.alternates and x.runs >= _STEPS_TO_SPLIT)]
         divergence = Divergence("exit", "a value", reason.where, blamed[0].values if blamed else [])
+        self._has_stopped = True
         if not blamed or not self._may_split or not self._split(divergence, blamed):
             self.accounts.discourage()
             self.reject(reason)
@@ -362,11 +364,17 @@ class TierPolicy:
         self.accounts.forgive()
         return True
 
-    def give_up_outlining(self) -> bool:
-        """A recording with outlined loops has stopped because of them.  Returns whether the function runs in pieces from now on."""
+    def give_up_outlining(self, reason: Reason) -> None:
+        """A recording with outlined loops has stopped because of them: run in pieces, or record less often if one without has stopped,
+        too."""
         self._may_outline = False
         self.branching_lines.clear()
-        return self._may_split and self._outlined_for is not None and self._split(*self._outlined_for)
+        if self._may_split and self._outlined_for is not None and self._split(*self._outlined_for):
+            self._diagnostics.note(reason)
+            return
+        if self._has_stopped:
+            self.accounts.discourage()
+        self.reject(reason)
 
     def _split(self, divergence: Divergence, branches: Sequence[Branch]) -> bool:
         """Outline the loops around `branches`, or else compile their bodies, and nothing else, from now on.  Returns False if
