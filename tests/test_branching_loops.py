@@ -98,6 +98,75 @@ def test_what_is_outlined_in_vain_runs_in_pieces() -> None:
     assert "runs in pieces" in compiled.explain()
 
 
+# -- tuples
+def transition(state: Any) -> Any:
+    x, (v, accepted), name = state
+    proposed = x + 0.3 * v + T.randn(3)
+    if T.rand(()) < density(proposed):
+        return proposed, (v * 0.9, accepted + 1), name
+    return x, (-v, accepted), name
+
+
+def functional(x: Any, v: Any, n: int) -> Any:
+    state = x, (v, 0), "chain"
+    for _ in range(n):
+        state = transition(state)
+    return state
+
+
+def greatest(xs: Any) -> Any:
+    found = (0.0, None)
+    for x in xs:
+        if found[1] is None or x.sum() > found[1].sum():
+            found = (x.sum().item(), x + 0)
+    return found
+
+
+def exchanged(x: Any, n: int) -> Any:
+    s = (x, x * 2)
+    for _ in range(n):
+        if s[0].sum() > 3:
+            s = (s[1], s[0] * 0.5)
+        elif s[0].sum() > 1:
+            s = (s[0] + 1, s[1])
+    return s, s[0] is x
+
+
+def with_gradients(w: Any, n: int) -> Any:
+    s = (w * 1.0, 0)
+    for _ in range(n):
+        s = (s[0] * w, s[1] + 1) if s[0].sum() > 2 else (s[0] + w, s[1])
+    return T.autograd.grad(s[0].sum(), w)[0], s[1]
+
+
+@pytest.mark.parametrize(
+    ("function", "given"),
+    [
+        (functional, lambda k: (T.ones(3) * k, T.ones(3) * 0.1, 30)),
+        (greatest, lambda k: (normal(k, 12, 2),)),
+        (exchanged, lambda k: (normal(k, 3), 14)),
+        (with_gradients, lambda k: (normal(k, 3).requires_grad_(), 12)),
+    ],
+    ids=["functional", "greatest", "exchanged", "with_gradients"],
+)
+def test_a_variable_may_hold_a_tuple_of_what_steps_carry_on(function: Any, given: Any) -> None:
+    compiled = agrees(function, given)
+    assert not compiled.reasons, compiled.explain()
+
+
+def test_a_tuple_of_another_form_is_refused_with_a_reason() -> None:
+    def named(x: Any, n: int) -> Any:
+        s: Any = (x, "small")
+        for _ in range(n):
+            s = (s[0] * 0.5, "large") if s[0].sum() > 1 else (s[0] + 1, "small", 0)
+        return s
+
+    compiled = outlined(named)
+    for k in range(4):
+        assert_equal(outcome(named, (normal(k, 3), 9), k), outcome(compiled, (normal(k, 3), 9), k))
+    assert "'s' holds other kinds of things after some steps" in messages(compiled)
+
+
 # -- paths
 def test_a_path_that_no_recording_knows_is_recorded_and_both_serve_afterwards() -> None:
     def stepped(xs: Any) -> Any:

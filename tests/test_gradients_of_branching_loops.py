@@ -296,6 +296,18 @@ def test_what_has_no_cotangent_is_not_pulled_back() -> None:
     agrees(unread_at_the_end, lambda k: (weight(k, 3), weight(k + 9, 3), 10), recordings=4)
 
 
+def made_anew(x: Any, w: Any, n: int) -> Any:  # the last step alone has a cotangent
+    for _ in range(n):
+        if x.sum() > 100:
+            break
+        x = w + w * w
+    return x + w
+
+
+def test_what_a_step_replaces_has_no_cotangent() -> None:
+    agrees(made_anew, lambda k: (weight(k + 9, 3), weight(k, 3), 4), recordings=2, exact=True)
+
+
 # -- room for steps
 def test_a_call_of_more_steps_than_there_is_room_for_is_recorded_with_more_room() -> None:
     def given(k: int) -> tuple[Any, ...]:

@@ -12,8 +12,8 @@ Then each step is a call of a function:
 4. After the last step one node is appended, which stands for all steps.  Guards follow it: how the loop has ended, and which
    variables hold which objects.
 
-A step may do nothing but compute, read, draw, and append an item to a list; it has to leave tensors without a gradient, of the kind
-that it was given, and numbers.  A first step that leaves other kinds (`best = None` before the loop) stays outside of the node.
+A step may do nothing but compute, read, draw, and append an item to a list; it has to leave tensors of the kind that it was given,
+numbers, and tuples of such.  A first step that leaves other kinds (`best = None` before the loop) stays outside of the node.
 Where a step does anything else, the recording stops with the reason, and the rest of the call is as in eager mode.  The rest of that
 step still finds stand-ins in its variables, on the memory of what they stand for; what follows finds what they stand for.
 
@@ -55,14 +55,17 @@ from tracejit.capture.step_elements import Elements, header_value, step_elements
 from tracejit.capture.step_paths import (
     HOLDS_STATE,
     NUMBERS,
+    Carried,
     Refused,
     StepOutcome,
+    carried_form,
     check_tensor,
     describe_path,
     number_tensor,
     number_value,
     put_together,
     reachable,
+    variable_keys,
 )
 from tracejit.capture.syntax.loops import UNBOUND
 from tracejit.capture.syntax.outlined_loops import NO_STEP, WAYS, WHILE, OutlinedLoop
@@ -79,6 +82,7 @@ from tracejit.tensor import Tensor
 from tracejit.tensor.base import wrap
 
 if TYPE_CHECKING:
+    from tracejit.capture.handlers.recorder import Recorder
     from tracejit.capture.tensors import RecordingInterpreter
 
 __all__ = ["LoopRun", "run_outlined_loop"]
@@ -97,6 +101,14 @@ def _capacity(steps: int) -> int:
     while size < wanted:
         size *= 2
     return size - size // 4 if size - size // 4 >= wanted else size
+
+
+def _replaced(x: Any, originals: dict[int, Tensor]) -> Any:
+    """What a stand-in stands for, or a tuple of such; `x` itself if it is neither.  originals: by ids of stand-ins."""
+    if type(x) is tuple:
+        parts = tuple([_replaced(y, originals) for y in x])
+        return parts if any(y is not z for y, z in zip(parts, x, strict=True)) else x
+    return originals.get(id(x), x)
 
 
 def run_outlined_loop(
@@ -201,7 +213,7 @@ class LoopRun:
         self.element: Any = None  # the number of the next step's
         self.trips: TripCount | None = None
         self.first = self.restarts = 0
-        self.slot_of: dict[str, int] = {}  # by variables; empty until all slots are filled
+        self.carried: dict[str, Carried] = {}  # by variables; empty until all slots are filled
         self.depth = self.recorder.native_depth
         self.is_nested = interpreter.loops_around > 0
         self.items: list[list[np.ndarray[Any, Any]]] = [[] for _ in range(loop.items)]
@@ -282,34 +294,31 @@ class LoopRun:
         slots: list[Slot] = []
         tensors: list[Tensor] = []
         self.count = self._count()
-        self.slot_of = {}
-        slot_of: dict[str, int] = {}
+        self.carried = {}
+        carried: dict[str, Carried] = {}
         self.unbound: set[str] = set()  # live-in variables without a value, until a step has given them one
         if self.trips is not None:
             slots.append(Slot(("element",), Aval((), int64), int))
             tensors.append(number_tensor(interpreter, self.element, int))
-        for name in loop.live_ins:
+        for name in [name for name in loop.live_ins if name in loop.live_outs]:
             value = self.variables[name]
-            holds = Tensor if isinstance(value, Tensor) else type(plain(value))
-            if value is UNBOUND and name in loop.live_outs:
+            leaves: list[Any] = []
+            if value is UNBOUND:
                 self.unbound.add(name)
                 continue
-            if name not in loop.live_outs or not (holds is Tensor or holds in NUMBERS):
+            form = carried_form(value, leaves)
+            if form is None:
                 continue
-            if holds is Tensor:
-                check_tensor(interpreter, value, name)
-                aval, tensor = Aval(value._array.shape, FROM_NUMPY[value._array.dtype]), value
-            else:
-                aval, tensor = Aval((), NUMBERS[holds]), number_tensor(interpreter, value, holds)
-            slot_of[name] = len(slots)
-            grad = holds is Tensor and value.requires_grad
-            slots.append(Slot(("variable", name), aval, holds, grad, grad))
-            tensors.append(tensor)
+            carried[name] = Carried(form, [*range(len(slots), len(slots) + len(leaves))])
+            for key, x in zip(variable_keys(name, len(leaves)), leaves, strict=True):
+                slot, tensor = self._slot_for(key, x)
+                slots.append(slot)
+                tensors.append(tensor)
         self.tree = PathTree((self.function.__code__, loop.line), slots, self.trips, self.count)
         if self.elements is not None and self.trips is not None and is_symbolic(self.elements.stop):
             value = number_value(interpreter, self.elements.stop)
             self.tree.trips = TripCount(self.trips.step, self.tree.shared_place(value, (interpreter.avals[value], False)))
-        self.fixed = {name: x for name, x in self.variables.items() if name not in slot_of and name not in self.unbound}
+        self.fixed = {name: x for name, x in self.variables.items() if name not in carried and name not in self.unbound}
         self.entered: list[int | None] = [interpreter.value_of(x) for x in tensors]
         self.arrays = [x._array for x in tensors]
         self.grads = [slot.requires_grad for slot in slots]  # of what they hold now
@@ -334,7 +343,15 @@ class LoopRun:
                 self.objects.append(-1)
                 self.grads.append(False)
         self.runner: Any = None
-        self.slot_of = slot_of
+        self.carried = carried
+
+    def _slot_for(self, key: tuple[Any, ...], x: Any) -> tuple[Slot, Tensor]:
+        """A slot for a tensor or a number of a variable, and the tensor of what it holds at first.  Raises Refused."""
+        if isinstance(x, Tensor):
+            check_tensor(self.interpreter, x, key[1])
+            return Slot(key, Aval(x._array.shape, FROM_NUMPY[x._array.dtype]), Tensor, x.requires_grad, x.requires_grad), x
+        holds = type(plain(x))
+        return Slot(key, Aval((), NUMBERS[holds]), holds), number_tensor(self.interpreter, x, holds)
 
     def add_written(self, x: Tensor, value: int) -> int:
         """Give a tensor from before the loop, which steps write to, a slot; one in a variable is known by the name of that.  value:
@@ -550,18 +567,23 @@ class LoopRun:
             number, at = define(stand_ins[0], int(self.arrays[0])), self.elements.at
             given.append(self._of_program(lambda: at(number)))
         for name in self.loop.live_ins:
-            k = self.slot_of.get(name)
-            if k is None and name in self.unbound:
-                k = self._slot_made(name)
-            if k is None:
-                given.append(self.variables[name])
-                continue
-            holds = self.tree.slots[k].holds
-            if holds is bool:
-                given.append(self._take(stand_ins[k]))
+            if name in self.carried:
+                form, slots = self.carried[name]
+                given.append(put_together(recorder, form, iter([self._given(k, stand_ins[k]) for k in slots])))
+            elif name in self.unbound and (k := self._slot_made(name)) is not None:
+                given.append(self._given(k, stand_ins[k]))
             else:
-                given.append(define(stand_ins[k], holds(self.arrays[k])) if holds in NUMBERS else stand_ins[k])
+                given.append(self.variables[name])
         return given
+
+    def _given(self, k: int, stand_in: Tensor) -> Any:
+        """What a step is given of a slot."""
+        holds = self.tree.slots[k].holds
+        if holds is bool:
+            return self._take(stand_in)
+        if holds in NUMBERS:
+            return self.recorder.extracted_numbers.define_element(stand_in, holds(self.arrays[k]))
+        return stand_in
 
     def _slot_made(self, name: str) -> int | None:
         """The slot of a variable that had no value before the loop; None before a step has given it one."""
@@ -674,7 +696,7 @@ class LoopRun:
             tree = record.tree.with_shared(lambda value: known.get(value, value))
             interpreter.path_trees[v] = replace(record, tree=tree, starts=starts)
         originals = {id(x): self.begun[j] for x, j in zip(stand_ins, self.begun_objects, strict=False) if j in self.begun}
-        left = [originals.get(id(x), x) for x in values]
+        left = [_replaced(x, originals) for x in values]
         self.variables = {**self.variables, **dict(zip(self.loop.live_outs, left, strict=True))}
         if self.trips is not None:
             self.element = self.recorder.operators.binary("+", self.element, self.trips.step)
@@ -838,11 +860,15 @@ class LoopRun:
         if way == RETURNS:
             leaves = [value_of_slot(k) for key, k in by_key.items() if key[0] == "return"]
             return way, put_together(self.recorder, self.template, iter(leaves))
-        left = [
-            value_of_slot(by_key["variable", x]) if ("variable", x) in by_key else self.fixed.get(x, UNBOUND)
-            for x in self.loop.live_outs
-        ]
+        left = [self._variable(x, by_key, value_of_slot, self.recorder) for x in self.loop.live_outs]
         return way, self.recorder.mark_created((*left, *[[StackedItems(x, self.made)] for x in rows]))
+
+    def _variable(self, name: str, by_key: dict[Any, int], value: Callable[[int], Any], recorder: Recorder | None = None) -> Any:
+        """What a variable holds in the end.  value: what a slot does.  recorder: None where nothing is recorded any more."""
+        if name in self.carried:
+            form, slots = self.carried[name]
+            return put_together(recorder, form, map(value, slots))
+        return value(by_key["variable", name]) if ("variable", name) in by_key else self.fixed.get(name, UNBOUND)
 
     # -- where the recording stops
     def _refuse(self, why: str, way: int | None) -> tuple[int, Any]:
@@ -908,11 +934,14 @@ class LoopRun:
 
     def _plain_variables(self) -> dict[str, Any]:
         known: dict[int, Tensor] = {}
-        slots = self.slot_of
-        return {
-            name: self._value(slots[name], known) if name in slots else self.recorder.stands_for(plain(x))
-            for name, x in self.variables.items()
-        }
+        result = {}
+        for name, x in self.variables.items():
+            if name in self.carried:
+                form, slots = self.carried[name]
+                result[name] = put_together(None, form, iter([self._value(k, known) for k in slots]))
+            else:
+                result[name] = self.recorder.stands_for(plain(x))
+        return result
 
     def _plain_result(self, way: int) -> Any:
         """What the loop gives, from what the slots hold."""
@@ -921,10 +950,7 @@ class LoopRun:
         if way == RETURNS:
             leaves = [self._value(k, known) for key, k in by_key.items() if key[0] == "return"]
             return put_together(None, self.template, iter(leaves))
-        left = [
-            self._value(by_key["variable", x], known) if ("variable", x) in by_key else self.fixed.get(x, UNBOUND)
-            for x in self.loop.live_outs
-        ]
+        left = [self._variable(x, by_key, lambda k: self._value(k, known)) for x in self.loop.live_outs]
         return (*left, *[[wrap(x) for x in column] for column in self.items])
 
     def _remaining(self, first: bool = False, done: bool = True) -> Iterator[Any]:

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from tracejit.capture.tensors import RecordingInterpreter
 
 __all__ = [
-    "HOLDS_STATE", "NUMBERS", "Refused", "StepOutcome", "check_tensor", "describe_path", "number_tensor", "number_value", "put_together",
-    "reachable",
+    "HOLDS_STATE", "NUMBERS", "Carried", "Refused", "StepOutcome", "carried_form", "check_tensor", "describe_path", "number_tensor",
+    "number_value", "put_together", "reachable", "variable_keys",
 ]  # fmt: skip
 
 NUMBERS: Final[dict[type, Any]] = {int: int64, float: float64, bool: bool_}
@@ -129,23 +129,43 @@ def reachable(recorder: Recorder, step: FunctionType, fixed: Iterable[Any]) -> S
     return snapshot(recorder, (), {}, (*fixed, *around, *outside_effects(recorder)), ())
 
 
-# -- results of `return`
-def _taken_apart(x: Any, leaves: list[Any]) -> Any:
-    """The form of a result, whose tensors and numbers are appended to `leaves`.  Raises Refused."""
+# -- structures
+class Carried(NamedTuple):
+    """What slots hold of a variable.  form: see `taken_apart`.  slots: those of its tensors and numbers."""
+
+    form: Any
+    slots: list[int]
+
+
+def variable_keys(name: str, count: int) -> list[tuple[Any, ...]]:
+    """The keys of the slots of a variable that holds so many tensors and numbers."""
+    return [("variable", name)] if count == 1 else [("variable", name, n) for n in range(count)]
+
+
+def carried_form(x: Any, leaves: list[Any]) -> Any:
+    """The form of what a variable holds, if steps may carry it: a tensor, a number, or a tuple of such; else None."""
+    if type(x) is not tuple:
+        return taken_apart(x, leaves) if isinstance(x, Tensor) or type(plain(x)) in NUMBERS else None
+    parts = [("constant", y) if type(y) in _PRIMITIVE else carried_form(y, leaves) for y in x]
+    return None if None in parts or not leaves else (tuple, parts)
+
+
+def taken_apart(x: Any, leaves: list[Any]) -> Any:
+    """The form of a value, whose tensors and numbers are appended to `leaves`.  Raises Refused."""
     if isinstance(x, Tensor) or type(plain(x)) in NUMBERS:
         leaves.append(x)
         return Tensor if isinstance(x, Tensor) else type(plain(x))
     if type(x) in (tuple, list):
-        return type(x), [_taken_apart(y, leaves) for y in x]
+        return type(x), [taken_apart(y, leaves) for y in x]
     if type(x) is dict and all(type(key) is str for key in x):
-        return dict, [(key, _taken_apart(y, leaves)) for key, y in x.items()]
+        return dict, [(key, taken_apart(y, leaves)) for key, y in x.items()]
     if type(x) in _PRIMITIVE:
         return "constant", x
     raise Refused(f"a step returns a {type(x).__name__}")
 
 
 def put_together(recorder: Recorder | None, form: Any, leaves: Iterator[Any]) -> Any:
-    """A result of a form that `_taken_apart` has given.  recorder: None where nothing is recorded any more."""
+    """A result of a form that `taken_apart` has given.  recorder: None where nothing is recorded any more."""
     if type(form) is type:
         return next(leaves)
     kind, parts = form
@@ -216,7 +236,7 @@ def _left_in_slots(run: LoopRun, way: int, values: Any) -> tuple[list[tuple[Slot
     """(slots that a step leaves something in, with that; items for lists; a variable that has become of another kind)."""
     if way == RETURNS:
         leaves: list[Any] = []
-        form = _taken_apart(values, leaves)
+        form = taken_apart(values, leaves)
         if run.template is not None and run.template != form:
             raise Refused("steps return different kinds of things")
         run.template = form
@@ -224,19 +244,26 @@ def _left_in_slots(run: LoopRun, way: int, values: Any) -> tuple[list[tuple[Slot
     names, changes = run.loop.live_outs, ""
     left: list[tuple[Slot, Any]] = []
     for name, x in zip(names, values, strict=False):
-        is_held = isinstance(x, Tensor) or type(plain(x)) in NUMBERS
+        held: list[Any] = []
+        form = carried_form(x, held)
         if name in run.fixed:
-            if is_held:
-                changes = name
-            elif x is not run.fixed[name] and not (type(x) in _PRIMITIVE and _is_equal(x, run.fixed[name])):
+            if x is run.fixed[name] or (type(x) in _PRIMITIVE and _is_equal(x, run.fixed[name])):
+                continue
+            if form is None:
                 raise Refused(f"{name!r} is another {type(x).__name__} after each step")
-        elif is_held:
+            changes = name
+        elif name in run.carried and (type(x) is tuple or type(run.carried[name].form) is tuple):
+            if form == run.carried[name].form:
+                left += [(_slot_of(key, y), y) for key, y in zip(variable_keys(name, len(held)), held, strict=True)]
+            else:
+                changes = name
+        elif form is not None and type(x) is not tuple:
             left.append((_slot_of(("variable", name), x), x))
-        elif type(x) in _PRIMITIVE and name not in run.slot_of and x is not UNBOUND:
+        elif type(x) in _PRIMITIVE and name not in run.carried and x is not UNBOUND:
             run.fixed[name] = x
         elif x is UNBOUND and name in run.unbound:
             continue
-        elif name in run.slot_of:
+        elif name in run.carried:
             changes = name
         else:
             raise Refused(f"{name!r} is a {type(x).__name__} after a step")

@@ -210,7 +210,7 @@ class _Gradient:
         of_inputs = dict(zip((*starts, *[k for k in wanted if k < shared]), (*found[: len(starts)], *rows), strict=True))
         result_of: dict[int, Any] = {}
         for k, x in of_inputs.items():
-            if k in reached and (k not in conditions or starts[k] is not None):
+            if k in reached and (k not in conditions or (k >= carried and starts[k] is not None)):
                 result_of[k] = x
             elif k in reached and isinstance(self._reference, Abstract):
                 result_of[k] = ConditionalCotangent(x, conditions[k])
