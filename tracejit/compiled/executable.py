@@ -620,6 +620,9 @@ class Executable:
             self._watcher.running(_backward_role(present), program, given, numbers)
         results = program.run(given, numbers)
         if isinstance(results, int):
+            mask = self._mask(wanted)
+            oracle, _ = self._with_operands(self.backward_graph(present, mask), present, mask, "interpret")
+            oracle.run(given, numbers)  # raises what has made the program leave
             raise RuntimeError(
                 f"backward() of the compiled program {self.name}: its check {results} failed. This is a defect of tracejit; "
                 "please report it with fn.graph(), and use the function without compile meanwhile"

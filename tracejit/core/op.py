@@ -4,7 +4,7 @@ Everything another layer wants to know about a primitive is an attribute of its 
 how operands promote, what its vjp saves, the vjp, what machine code computes, what simplifies it, its effect, and sample inputs.
 passes/ and lowering/ read the Op that a node carries; no layer keeps a table of op names (tests/test_operations_own_their_rules.py).
 
-What machine code computes is said in one of four ways, each of them a rule over objects that a compiler hands it, so that a primitive
+What machine code computes is said in one of five ways, each of them a rule over objects that a compiler hands it, so that a primitive
 imports nothing of one:
 
 - `lowering(b, *operands, **attributes)`, of an elementwise primitive: the scalar meaning over a builder of expressions.
@@ -18,6 +18,7 @@ imports nothing of one:
 - `region`, of one that changes a part of operand 0: the view or gather of that part, whose rule then says where.
 - `nest`: the form of loops that the compiler has a builder for (`lowering/writer.builds`), which kinds REDUCTION (with its `reducer`),
   SCAN (likewise) and CONTRACTION imply.
+- `routine`, of one of kind LAPACK: the function that calls LAPACK for one matrix (`llvm/lapack.py`).
 
 Without any of these NumPy evaluates it, on the host.
 """
@@ -54,12 +55,22 @@ class Kind(enum.Enum):
     RANDOM = "random"  # draws from the generator, or moves it on
     WRITE = "write"  # copies operand 1 into the memory of operand 0
     GUARD = "guard"  # takes a Python value out of a tensor
+    LAPACK = "lapack"  # solves or factorises matrices, in the last two dimensions of each operand; `routine` says how
     OPAQUE = "opaque"  # evaluated by NumPy or SciPy on the host
     LOOP = "loop"  # applies a graph so many times (ir/loop.py)
     COMPOSITE = "composite"  # one step of eager mode and of its tape; programs compute its `expansion` into other primitives
 
 
-_COMPUTING = (Kind.ELEMENTWISE, Kind.REDUCTION, Kind.SCAN, Kind.CONTRACTION, Kind.SCATTER, Kind.OPAQUE, Kind.COMPOSITE)
+_COMPUTING = (
+    Kind.ELEMENTWISE,
+    Kind.REDUCTION,
+    Kind.SCAN,
+    Kind.CONTRACTION,
+    Kind.SCATTER,
+    Kind.LAPACK,
+    Kind.OPAQUE,
+    Kind.COMPOSITE,
+)
 
 
 class Effect(enum.Enum):
@@ -158,6 +169,7 @@ class Op:
     region: Op | None = None
     source: int = 1
     nest: str | None = None
+    routine: str | None = None
     simpler: Rule | None = None
     scatter: Op | None = field(default=None, init=False)
     node_name: str | Callable[[Any], str] | None = field(default=None, init=False)

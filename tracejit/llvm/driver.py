@@ -31,7 +31,7 @@ from tracejit.core.symbolic import SymInt, by_origin, has_symbols, without_symbo
 from tracejit.core.uninterrupted import uninterrupted_result
 from tracejit.cpython import frame_check, interrupted, programs
 from tracejit.cpython.linking import link
-from tracejit.llvm import blas, operations, products, thread_pool
+from tracejit.llvm import blas, lapack, operations, products, thread_pool
 from tracejit.llvm.family import SizeVariant
 from tracejit.llvm.operations import Code, lane_type
 from tracejit.llvm.reductions import Emitter
@@ -46,6 +46,7 @@ from tracejit.lowering.steps import (
     Division,
     GemmCall,
     Integer,
+    LapackCall,
     LoopCall,
     NestCall,
     NestRun,
@@ -53,6 +54,7 @@ from tracejit.lowering.steps import (
     ProgramSpec,
     ProgramStep,
     Slot,
+    addresses,
 )
 from tracejit.math import libm
 from tracejit.native import machine_code, object_cache
@@ -146,6 +148,7 @@ class _ProgramWriter:
         self.pointers: dict[tuple[int, int | str], str] = {}
         self.repetition: Repetition | None = None  # whose steps are being written
         self.uses_blas = False
+        self.lapack: set[tuple[str, DType]] = set()  # routines
         self.interruptible = False
         self.table: list[int | float] = list(frame_check.expected_words(spec))  # the words behind the slots
         self.uses_pool = False
@@ -212,6 +215,8 @@ class _ProgramWriter:
             self._run(step)
         elif isinstance(step, GemmCall):
             self._gemm(step)
+        elif isinstance(step, LapackCall):
+            self._lapack(step)
         elif isinstance(step, LoopCall):
             self._loop(step)
         else:
@@ -479,18 +484,46 @@ class _ProgramWriter:
         sizes = [self._integer(n) for n in (step.m, step.n, step.k)]
         leading = [self._integer(n) for n in (step.lda, step.ldb, step.ldc)]
         pointers = [self._pointer(a) for a in (step.a, step.b, step.c)]
-        self._batched(step, sizes, leading, pointers, 0)
+        transpose, numbers = (step.transpose_a, step.transpose_b), (step.alpha, step.beta)
 
-    def _batched(self, step: GemmCall, sizes: Sequence[str], leading: Sequence[str], pointers: Sequence[str], level: int) -> None:
-        """One loop per batch dimension around the call."""
+        def product(moving: Sequence[str]) -> None:
+            operands = list(zip(moving, leading, strict=True))
+            blas.emit_gemm(self.code, blas.blas(), step.dtype, transpose, sizes, operands, *numbers)
+
+        self._batched(step.batch, lane_type(step.dtype), pointers, product)
+
+    def _lapack(self, step: LapackCall) -> None:
+        self.lapack.add((step.routine, step.dtype))
+        flags = [("i1", "true" if flag else "false") for flag in step.flags]
+        n, m = self._integer(step.operands[-1].rows), self._integer(step.operands[-1].columns)
+        strides = [[("i64", self._integer(stride)) for stride in (x.down, x.across)] for x in step.operands]
+        pointers = [self._pointer(address) for address in addresses(step)]
+
+        def routine(moving: Sequence[str]) -> None:
+            given = [[("ptr", x), *own] for x, own in zip(moving, strides, strict=False)]
+            results = [("ptr", x) for x in (*moving[len(strides) :], pointers[-1])]
+            arguments = [*flags, ("i64", n), ("i64", m), *[x for own in given for x in own], *results]
+            info = self.code.call(lapack.symbol(step.routine, step.dtype), "i64", *arguments)
+            if step.code:
+                self._leave_unless_done(
+                    self.code.op(f"select i1 {self.code.op(f'icmp eq i64 {info}, 0')}, i64 0, i64 {step.code}")
+                )
+
+        self._batched(step.batch, lane_type(step.dtype), pointers[:-1], routine)
+
+    def _batched(
+        self,
+        batch: Sequence[tuple[Integer, ...]],
+        element: str,
+        pointers: Sequence[str],
+        call: Callable[[Sequence[str]], None],
+    ) -> None:
+        """One loop per batch dimension around the call, which is told where the pointers have come."""
         code = self.code
-        if level == len(step.batch):
-            operands = list(zip(pointers, leading, strict=True))
-            blas.emit_gemm(
-                code, blas.blas(), step.dtype, (step.transpose_a, step.transpose_b), sizes, operands, step.alpha, step.beta
-            )
+        if not batch:
+            call(pointers)
             return
-        extent, *strides = step.batch[level]
+        extent, *strides = batch[0]
         count = self._integer(extent)
         steps = [self._integer(stride) for stride in strides]
         head, body, end = code.label("batch"), code.label("product"), code.label("batched")
@@ -504,8 +537,7 @@ class _ProgramWriter:
         more = code.op(f"icmp slt i64 {index}, {count}")
         code.lines.append(f"br i1 {more}, label %{body}, label %{end}")
         code.begin(body)
-        self._batched(step, sizes, leading, moving, level + 1)
-        element = lane_type(step.dtype)
+        self._batched(batch[1:], element, moving, call)
         for pointer, stride, result in zip(moving, steps, moved, strict=True):
             code.lines.append(f"{result} = getelementptr {element}, ptr {pointer}, i64 {stride}")
         code.lines.append(f"{following} = add i64 {index}, 1")
@@ -535,6 +567,7 @@ def _imports(writer: _ProgramWriter) -> dict[str, int]:
         found |= blas.symbols(blas.blas())
         if any(blas.routine(letter, name) in writer.declarations for letter in "sd" for name in ("gemm", "gemv", "dot")):
             found |= products.symbols()
+    found |= lapack.symbols(writer.lapack)
     if writer.interruptible:
         found[interrupted.INTERRUPTED], _ = _interrupted()
     if writer.uses_pool:

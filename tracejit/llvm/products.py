@@ -37,7 +37,7 @@ from tracejit.llvm.operations import lane_type
 from tracejit.llvm.thread_pool_code import FIELDS, PARALLEL, POOL
 from tracejit.native import machine_code, object_cache
 
-__all__ = ["symbols"]
+__all__ = ["ENTER", "LEAVE", "hold_symbols", "symbols"]
 
 LARGE: Final = 1 << 24
 """Multiplications of a product of matrices that is cut: some 150 us of one thread."""
@@ -58,7 +58,7 @@ _TILES: Final = 128
 """Tiles at most: OpenBLAS has memory for twice as many threads as it was built for, 64 in NumPy's."""
 
 _STATE: Final = "tracejit_blas_state"
-_ENTER, _LEAVE = "tracejit_blas_enter", "tracejit_blas_leave"
+ENTER, LEAVE = "tracejit_blas_enter", "tracejit_blas_leave"
 _TABLE: Final = "tracejit_products"  # of their addresses
 _GET, _SET = "tracejit_blas_get_num_threads", "tracejit_blas_set_num_threads"
 # A lock of the other two; how many products run; OpenBLAS' number of threads before them.
@@ -86,7 +86,7 @@ done:
   ret void
 }}
 
-define void @{_ENTER}() {{
+define void @{ENTER}() {{
 entry:
   call void @lock()
   %running = load i64, ptr getelementptr (i64, ptr @{_STATE}, i64 1)
@@ -108,7 +108,7 @@ count: ; last, so that a fork in between finds the number before
   ret void
 }}
 
-define void @{_LEAVE}() {{
+define void @{LEAVE}() {{
 entry:
   call void @lock()
   %running = load i64, ptr getelementptr (i64, ptr @{_STATE}, i64 1)
@@ -268,7 +268,7 @@ define internal i64 @tile_{letter}gemm(ptr %block, i64 %tile) {{
 
 {r.head()} {{
 entry:
-  call void @{_ENTER}()
+  call void @{ENTER}()
   %elements = mul i64 %n, %k
   %total = mul i64 %elements, %m
   %large = icmp uge i64 %total, {LARGE}
@@ -318,7 +318,7 @@ alone:
   {r.call(alone)}
   br label %end
 end:
-  call void @{_LEAVE}()
+  call void @{LEAVE}()
   ret void
 }}
 """
@@ -350,7 +350,7 @@ define internal i64 @strip_{letter}gemv(ptr %block, i64 %strip) {{
 
 {r.head()} {{
 entry:
-  call void @{_ENTER}()
+  call void @{ENTER}()
   %total = mul i64 %rows, %columns
   %large = icmp uge i64 %total, {LARGE_MATRIX}
   br i1 %large, label %cut, label %alone
@@ -372,7 +372,7 @@ alone:
   {r.call()}
   br label %end
 end:
-  call void @{_LEAVE}()
+  call void @{LEAVE}()
   ret void
 }}
 """
@@ -384,9 +384,9 @@ def _dot_text(dtype: DType) -> str:
     return f"""
 {r.declaration()}
 {r.head()} {{
-  call void @{_ENTER}()
+  call void @{ENTER}()
   %total = {r.call()}
-  call void @{_LEAVE}()
+  call void @{LEAVE}()
   ret {number} %total
 }}
 """
@@ -417,7 +417,7 @@ def _linked() -> dict[str, int]:
     """Addresses of all functions by name; the code is never unloaded."""
     library = blas.blas()
     assert library.num_threads is not None
-    named = (_ENTER, _LEAVE, *_ROUTINES)
+    named = (ENTER, LEAVE, *_ROUTINES)
     table = f"@{_TABLE} = constant [{len(named)} x ptr] [{', '.join(f'ptr @{name}' for name in named)}]\n"
     code = text(library.processor in thin_products.PROCESSORS, library.processor in _SAME_IN_TILES) + table
     imports = blas.symbols(library) | thread_pool.symbols()
@@ -436,6 +436,12 @@ def symbols() -> dict[str, int]:
     """The names under which programs call them."""
     with _making:
         return {name: address for name, address in _linked().items() if name in _ROUTINES}
+
+
+def hold_symbols() -> dict[str, int]:
+    """The names of the functions between whose calls OpenBLAS computes on the thread that calls it."""
+    with _making:
+        return {name: address for name, address in _linked().items() if name not in _ROUTINES}
 
 
 def _reset_in_child() -> None:
@@ -457,16 +463,16 @@ if hasattr(os, "register_at_fork"):
 
 _CALL: Final = "tracejit_on_one_thread"
 _CALL_TEXT: Final = f"""
-declare void @{_ENTER}()
-declare void @{_LEAVE}()
+declare void @{ENTER}()
+declare void @{LEAVE}()
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 define ptr @{_CALL}(ptr %self, ptr %arguments, i64 %count) {{
   %function = load ptr, ptr %arguments
   %given = getelementptr ptr, ptr %arguments, i64 1
   %number = sub i64 %count, 1
-  call void @{_ENTER}()
+  call void @{ENTER}()
   %result = call ptr @PyObject_Vectorcall(ptr %function, ptr %given, i64 %number, ptr null)
-  call void @{_LEAVE}()
+  call void @{LEAVE}()
   ret ptr %result
 }}
 """
@@ -477,7 +483,7 @@ class _Eager(products.Policy):
 
     def __init__(self, addresses: dict[str, int]) -> None:
         call = "PyObject_Vectorcall"
-        imports = c_api.symbols((call,)) | {name: addresses[name] for name in (_ENTER, _LEAVE)}
+        imports = c_api.symbols((call,)) | {name: addresses[name] for name in (ENTER, LEAVE)}
         address, owner = machine_code.link(machine_code.assemble(_CALL_TEXT), imports, _CALL)
         self.on_one_thread = builtin_function("on_one_thread", address, FASTCALL, owner)
         self._gemm: dict[Any, Callable[..., None]] = {}

@@ -32,6 +32,7 @@ from tracejit.lowering.elements import Scratch, python_dtype
 from tracejit.lowering.exits import exit_codes
 from tracejit.lowering.fuse import group_nodes
 from tracejit.lowering.inlining import inlined_nodes, stored_nodes
+from tracejit.lowering.lapack import lapack_call, scratch_for
 from tracejit.lowering.likeness import Nests, group_alike_units, merge_runs
 from tracejit.lowering.live import NOTHING_LIVE, Inherited, LiveValues, ValueLocation, live
 from tracejit.lowering.lowered import Lowered, Output, Traffic
@@ -78,6 +79,7 @@ class _Unit:
     copy: tuple[Strided, Strided, Aval] | None = None
     moving: tuple[Moving, ...] = ()  # in the target of the copy
     loop: tuple[Node, Lowered] | None = None  # its body
+    lapack: Node | None = None
     base: int = 0  # of the body's slots
     scratch: list[Scratch] = field(default_factory=list)
     read_bytes: int = 0
@@ -183,6 +185,9 @@ class _Lowering:
             if node is not None and node.op.kind is Kind.CONTRACTION and values.aval(node.outputs[0]).dtype.is_floating_point:
                 self._product_unit(node, k)
                 continue
+            if node is not None and node.op.kind is Kind.LAPACK:
+                self._lapack_unit(node)
+                continue
             done, first = schedules.scheduled(group, f"nest{k}")
             known = first_units.get(id(first))
             if known is None:
@@ -262,6 +267,21 @@ class _Lowering:
             self.accumulated[total] = out  # type: ignore[index]
         self.units.append(
             _Unit("matmul", reads, frozenset((out,)), product=node, read_bytes=self._bytes_of(node.operands, reads))
+        )
+
+    def _lapack_unit(self, node: Node) -> None:
+        reads = frozenset(self.values.root(o) for o in node.operands)  # type: ignore[arg-type]
+        self.units.append(
+            _Unit(
+                node.op.name,
+                reads,
+                frozenset(node.outputs),
+                node.may_exit,
+                (self.codes[id(node)],) if node.may_exit else (),
+                lapack=node,
+                scratch=[scratch_for(self.values, node)],
+                read_bytes=self._bytes_of(node.operands, reads),
+            )
         )
 
     def _loop_unit(self, node: Node) -> None:
@@ -560,6 +580,9 @@ class _Lowering:
     def _steps(self, u: _Unit, numbers: Mapping[int, NumberSlot | int | float]) -> list[ProgramStep]:
         if u.product is not None:
             return [self._gemm(u.product)]
+        if u.lapack is not None:
+            code = u.codes[0] if u.codes else 0
+            return [lapack_call(self.values, u.lapack, self.scratch_homes[u.scratch[0]], code, self._address)]
         if u.loop is not None:
             return [self._loop(*u.loop, u, numbers)]
         if u.copy is not None:

@@ -67,7 +67,9 @@ def is_host(avals: Mapping[int, Any], node: Node) -> bool:
     kind = op.kind
     if kind is Kind.VIEW or (kind is Kind.ELEMENTWISE and op.lowering is not None and not op.may_exit) or is_constant(node):
         return False
-    if op.kind is Kind.LOOP:
+    if kind is Kind.LAPACK:
+        return any(0 in avals[o].shape for o in node.operands)  # type: ignore[index]
+    if kind is Kind.LOOP:
         body = node.attrs["body"].graph
         return any(is_host(body.avals, inner) or 0 in body.avals[v].shape for inner in body.nodes for v in inner.outputs)
     if op.may_exit and 0 in avals[node.outputs[0]].shape:  # no loop over its elements would look at the indices

@@ -25,12 +25,15 @@ __all__ = [
     "CopyCall",
     "Division",
     "GemmCall",
+    "LapackCall",
     "LoopCall",
     "NestCall",
     "NestRun",
     "NumberSlot",
+    "OperandMatrix",
     "ProgramSpec",
     "ProgramStep",
+    "ResultArray",
     "Slot",
     "addresses",
     "array_slot",
@@ -157,6 +160,39 @@ class GemmCall:
     batch: tuple[tuple[Integer, Integer, Integer, Integer], ...] = ()
 
 
+class OperandMatrix(NamedTuple):
+    """Where a matrix is: `down` and `across` are the elements from row to row and from column to column."""
+
+    address: Address
+    rows: Integer
+    columns: Integer
+    down: Integer
+    across: Integer
+
+
+class ResultArray(NamedTuple):
+    """Where a result for one matrix is, in dense memory."""
+
+    address: Address
+    shape: tuple[Integer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LapackCall:
+    """Have LAPACK solve or factorise matrices of float32 or float64 (llvm/lapack.py), all sizes being at least 1.  The results have the
+    dtype of the operands.  flags: what the routine is told besides.  scratch: memory for copies.  batch: (extent, the
+    stride of each operand, and of each result) in elements, outermost first.  code: the program returns it where there is no result."""
+
+    routine: str
+    dtype: DType
+    operands: tuple[OperandMatrix, ...]
+    results: tuple[ResultArray, ...]
+    scratch: Address
+    flags: tuple[bool, ...] = ()
+    batch: tuple[tuple[Integer, ...], ...] = ()
+    code: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class CopyCall:
     """Copy bytes between regions that do not overlap."""
@@ -178,7 +214,7 @@ class LoopCall:
     leaves_by_step: bool = True
 
 
-ProgramStep = NestCall | NestRun | GemmCall | CopyCall | LoopCall
+ProgramStep = NestCall | NestRun | GemmCall | LapackCall | CopyCall | LoopCall
 """What a program does."""
 
 
@@ -202,6 +238,11 @@ def with_slots(step: ProgramStep, slot: Callable[[int], int], numbers: Mapping[i
             return NestRun(tuple(map(nest, step.calls)))
         case CopyCall():
             return CopyCall(address(step.destination), address(step.source), integer(step.nbytes))
+        case LapackCall():
+            operands = tuple([OperandMatrix(address(x[0]), *map(integer, x[1:])) for x in step.operands])  # type: ignore[arg-type]
+            results = tuple([ResultArray(address(x.address), tuple(map(integer, x.shape))) for x in step.results])
+            walked = tuple([tuple(map(integer, entry)) for entry in step.batch])
+            return replace(step, operands=operands, results=results, scratch=address(step.scratch), batch=walked)
         case LoopCall():
             steps = tuple([with_slots(inner, slot, numbers) for inner in step.steps])
             count = address(step.count) if isinstance(step.count, Address) else step.count
@@ -226,6 +267,8 @@ def addresses(step: ProgramStep) -> Sequence[Address]:
             return [*[address for _, address, _ in step.pointers], *inside]
         case GemmCall():
             return (step.a, step.b, step.c)
+        case LapackCall():
+            return (*[x.address for x in step.operands], *[x.address for x in step.results], step.scratch)
     return (step.source, step.destination)
 
 

@@ -130,8 +130,9 @@ def _solve_rule(a: Aval, b: Aval) -> Aval:
 
 
 @custom(
-    Kind.OPAQUE,
+    Kind.LAPACK,
     _solve_rule,
+    routine="gesv",
     traits=("checked", "raises"),
     samples=cases((well_conditioned(3, 3), floats(3, 2)), (well_conditioned(2, 2, 2), floats(3, 2).T)),
 )

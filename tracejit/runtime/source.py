@@ -15,12 +15,13 @@ import dis
 import inspect
 import textwrap
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
+from tracejit.core.shapes import contiguous
 from tracejit.ir.graph import Node
 from tracejit.loops import numba
 from tracejit.loops.bounds import reaching_back
@@ -33,6 +34,7 @@ from tracejit.lowering.steps import (
     CopyCall,
     GemmCall,
     Integer,
+    LapackCall,
     LoopCall,
     NestCall,
     NestRun,
@@ -115,6 +117,8 @@ class _Writer:
     def step(self, step: ProgramStep) -> None:
         if isinstance(step, GemmCall):
             self.product(step)
+        elif isinstance(step, LapackCall):
+            self.lapack(step)
         elif isinstance(step, CopyCall):
             self.copy(step)
         elif isinstance(step, LoopCall):
@@ -176,9 +180,32 @@ class _Writer:
         if any(isinstance(s, Exit) for s in flatten(nest.body)):
             self.line(f"code = {text}", indent)
             self.line("if code:", indent)
-            self.line(f"    return code + ({self.exit_step} + 1 << {STEP})" if self.exit_step else "    return code", indent)
+            self.leave("code", indent + 1)
         else:
             self.line(text, indent)
+
+    def leave(self, code: str, indent: int) -> None:
+        self.line(f"return {code} + ({self.exit_step} + 1 << {STEP})" if self.exit_step else f"return {code}", indent)
+
+    def lapack(self, step: LapackCall) -> None:
+        size, extents = step.dtype.itemsize, [_whole(entry[0]) for entry in step.batch]
+
+        def array(where: Address, k: int, shape: Iterable[Integer], strides: Iterable[Integer]) -> str:
+            """That of operand or result k."""
+            shape = (*extents, *map(_whole, shape))
+            strides = tuple([_whole(n) * size for n in (*[entry[1 + k] for entry in step.batch], *strides)])
+            return f"np.ndarray({shape}, {type_name(step.dtype)}, {self.memories[where.slot]}, {self.offset(where)}, {strides})"
+
+        operands = [array(x.address, k, x[1:3], x[3:]) for k, x in enumerate(step.operands)]
+        value = _LAPACK[step.routine, step.flags].format(*operands, n=step.operands[0].rows)
+        self.line("try:")
+        self.line(f"results = {value}", 1)
+        self.line("except np.linalg.LinAlgError:")
+        self.leave(str(step.code), 1)
+        for k, x in enumerate(step.results):
+            one = "results" if len(step.results) == 1 else f"results[{k}]"
+            target = array(x.address, len(operands) + k, x.shape, contiguous(tuple(map(_whole, x.shape))))
+            self.line(f"{target}[...] = {one}")
 
     def product(self, step: GemmCall) -> None:
         dtype, size = type_name(step.dtype), step.dtype.itemsize
@@ -225,6 +252,10 @@ class _Writer:
             text = f"{kind.name}({self.numbers[value.index]})"
             return text if dtype is kind else f"{text}.astype({type_name(dtype)})"
         return f"{type_name(dtype)}({np.asarray(value).astype(dtype.numpy).item()!r})"
+
+
+_LAPACK: Final[dict[tuple[str, tuple[bool, ...]], str]] = {("gesv", ()): "np.linalg.solve({0}, {1})"}
+"""What NumPy computes instead of a routine of LAPACK, by its name and flags."""
 
 
 def _whole(n: Integer) -> int:

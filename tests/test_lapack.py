@@ -1,0 +1,216 @@
+"""llvm/lapack.py: what LAPACK computes for programs, without Python, against eager mode."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracejit as T
+from tracejit.core.op import REGISTRY, Kind
+from tracejit.runtime.host import HostProgram
+
+Function = Callable[..., Any]
+
+
+def matrices(*shape: int, seed: int = 0, dtype: Any = np.float64) -> Any:
+    """Random ones near four times the identity."""
+    array = np.random.default_rng(seed).normal(size=shape) + 4.0 * np.eye(*shape[-2:])
+    return T.from_numpy(array.astype(dtype))
+
+
+def numbers(*shape: int, seed: int = 1, dtype: Any = np.float64) -> Any:
+    return T.from_numpy(np.random.default_rng(seed).normal(size=shape).astype(dtype))
+
+
+def programs(compiled: Any) -> list[Any]:
+    return [executable.program for executable in compiled.stats.executables]
+
+
+def agrees(function: Function, *arguments: Any, calls: int = 3, equal: bool = True) -> Any:
+    """Eager and compiled calls give the same bits, or nearly, and the program has no step of the host.  The compiled function."""
+    compiled = T.compile(function, wait=True)
+    expected = function(*arguments)
+    for _ in range(calls):
+        found = compiled(*arguments)
+        for one, other in zip(*(x if isinstance(x, tuple) else (x,) for x in (found, expected)), strict=True):
+            assert one.shape == other.shape
+            assert one.dtype is other.dtype
+            if equal:
+                np.testing.assert_array_equal(one.detach().numpy(), other.detach().numpy())
+            else:
+                np.testing.assert_allclose(one.detach().numpy(), other.detach().numpy(), rtol=1e-9, atol=1e-12)
+    assert compiled.stats.compiled_calls >= calls - 1, compiled.explain()
+    assert not any(isinstance(program, HostProgram) for program in programs(compiled)), compiled.explain(verbose=True)
+    return compiled
+
+
+SIZES = [1, 2, 3, 7, 33, 70]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", SIZES)
+def test_a_system_is_solved_as_in_eager_mode(n: int, dtype: Any) -> None:
+    agrees(T.linalg.solve, matrices(n, n, dtype=dtype), numbers(n, dtype=dtype))
+    agrees(T.linalg.solve, matrices(n, n, dtype=dtype), numbers(n, 3, dtype=dtype))
+
+
+LAYOUTS: dict[str, Function] = {
+    "rows apart": lambda a: a[::2, :3],
+    "transposed": lambda a: a[:3, :3].T,
+    "backwards": lambda a: a.flip(0)[:3, :3],
+    "one number": lambda a: a[0, 0].expand(3, 3) + T.eye(3, dtype=a.dtype),
+    "columns apart": lambda a: a[:3, ::2],
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+def test_matrices_may_lie_in_any_way(layout: Function) -> None:
+    a = layout(matrices(6, 6)[:6, :6])[:3, :3]
+    b = numbers(2, 3).T
+    agrees(lambda a, b: T.linalg.solve(a, b), a, b)
+    agrees(lambda a, b: T.linalg.solve(layout(a)[:3, :3], b.T), matrices(6, 6), numbers(2, 3))
+
+
+BATCHES = [
+    ((2,), (2,)),
+    ((2, 3), (2, 3)),
+    ((), (4,)),
+    ((4,), ()),
+    ((2, 1), (3,)),
+    ((1, 3), (2, 1)),
+    ((0,), (1,)),
+    ((2, 1, 2), (3, 1)),
+]
+
+
+@pytest.mark.parametrize(("left", "right"), BATCHES, ids=str)
+def test_batches_broadcast(left: tuple[int, ...], right: tuple[int, ...]) -> None:
+    function = lambda a, b: T.linalg.solve(a, b)
+    if 0 in (*left, *right):
+        compiled = T.compile(function, wait=True)
+        for _ in range(3):
+            assert compiled(matrices(*left, 3, 3), numbers(*right, 3, 2)).shape == (0, 3, 2)
+    else:
+        agrees(function, matrices(*left, 3, 3), numbers(*right, 3, 2))
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (2, 0, 0)])
+def test_matrices_of_no_elements_are_left_to_numpy(shape: tuple[int, ...]) -> None:
+    compiled = T.compile(lambda a, b: T.linalg.solve(a, b), wait=True)
+    for _ in range(3):
+        assert compiled(T.zeros(*shape), T.zeros(0, 2)).shape == (*shape[:-2], 0, 2)
+
+
+@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf, 1e308, 5e-324, -0.0])
+def test_special_values_come_out_as_in_eager_mode(special: float) -> None:
+    for k in range(4):
+        a, b = matrices(3, 3), numbers(3, 2)
+        a.view(-1)[2 * k] = special
+        agrees(lambda a, b: T.linalg.solve(a, b), a, b)
+        b.view(-1)[k] = special
+        agrees(lambda a, b: T.linalg.solve(a, b), matrices(3, 3), b)
+
+
+# -- errors
+def test_a_singular_matrix_raises_the_error_of_eager_mode_and_nothing_is_done() -> None:
+    def function(seen: Any, a: Any, b: Any) -> Any:
+        seen.add_(1)
+        return T.linalg.solve(a, b) * seen
+
+    compiled = T.compile(function, wait=True)
+    for k in range(8):
+        a, seen, other = matrices(2, 3, 3, seed=k), T.zeros(()), T.zeros(())
+        if k % 2:
+            a[1] = 0
+        outcomes = []
+        for f, counter in ((function, other), (compiled, seen)):
+            try:
+                outcomes.append(f(counter, a, numbers(3, 2)).tolist())
+            except T.linalg.LinAlgError as error:
+                outcomes.append(str(error))
+        assert outcomes[0] == outcomes[1]
+        assert isinstance(outcomes[0], str) == bool(k % 2)
+        assert seen.item() == other.item() == 1
+    assert compiled.stats.compiled_calls >= 3, compiled.explain()
+
+
+@pytest.mark.filterwarnings("ignore::tracejit.PerformanceWarning")
+def test_an_error_that_the_function_handles_is_a_path() -> None:
+    def function(a: Any, b: Any) -> Any:
+        try:
+            return T.linalg.solve(a, b)
+        except T.linalg.LinAlgError:
+            return b * 2
+
+    compiled = T.compile(function, wait=True)
+    for k in range(10):
+        a = matrices(3, 3, seed=k) * float(k % 2)
+        np.testing.assert_array_equal(compiled(a, numbers(3)).numpy(), function(a, numbers(3)).numpy())
+    assert compiled.stats.compiled_calls >= 4, compiled.explain()
+
+
+# -- gradients
+def test_gradients_are_those_of_eager_mode() -> None:
+    def function(a: Any, b: Any) -> Any:
+        return (T.linalg.solve(a * 2, b) ** 2).sum()
+
+    def gradients(f: Function) -> list[Any]:
+        leaves = [matrices(2, 3, 3).requires_grad_(), numbers(3, 2).requires_grad_()]
+        f(*leaves).backward()
+        return [x.grad.numpy() for x in leaves]
+
+    compiled = T.compile(function, wait=True)
+    for _ in range(4):
+        for one, other in zip(gradients(compiled), gradients(function), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+
+
+# -- in programs
+def test_sizes_are_symbolic_in_a_program_that_solves_systems() -> None:
+    compiled = T.compile(lambda a, b: T.linalg.solve(a + 1, b) * 2, wait=True, dynamic=True)
+    for n in (4, 5, 9, 3, 1, 2, 40):
+        a, b = matrices(n, n, seed=n), numbers(n, 2)
+        np.testing.assert_array_equal(compiled(a, b).numpy(), (T.linalg.solve(a + 1, b) * 2).numpy())
+
+
+@pytest.mark.parametrize("backend", ["reference", "numba", "interpret"])
+def test_other_backends_have_numpy_solve(backend: str) -> None:
+    compiled = T.compile(lambda a, b: T.linalg.solve(a, b) * 2, wait=True, backend=backend)
+    for k in range(4):
+        a, b = matrices(2, 3, 3, seed=k), numbers(3, 2)
+        np.testing.assert_allclose(compiled(a, b).numpy(), (T.linalg.solve(a, b) * 2).numpy(), rtol=1e-12)
+    with pytest.raises(T.linalg.LinAlgError, match="Singular"):
+        compiled(T.zeros(2, 3, 3, dtype=T.float64), numbers(3, 2))
+
+
+def test_what_lapack_computes_names_its_routine() -> None:
+    assert all((op.routine is not None) == (op.kind is Kind.LAPACK) for op in REGISTRY.values())
+
+
+_PROCESS = """
+import numpy as np, tracejit as T
+from tracejit.llvm import driver
+from tracejit.native import object_cache
+f = T.compile(lambda a, b: T.linalg.solve(a + 1, b), wait=True)
+a, b = T.eye(3) * 2, T.ones(3, 2)
+for _ in range(3):
+    assert f(a, b).tolist() == T.linalg.solve(a + 1, b).tolist()
+print(driver.compilations(), object_cache.counts.misses)
+"""
+
+
+def test_a_second_process_finds_the_machine_code_of_the_first(tmp_path: Path) -> None:
+    environment = {**os.environ, "TRACEJIT_CACHE_DIR": str(tmp_path), "TRACEJIT_CACHE": "1"}
+    command = [sys.executable, "-c", _PROCESS]
+    found = [
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split() for _ in range(2)
+    ]
+    assert int(found[0][0]) > 0 < int(found[0][1])
+    assert found[1] == ["0", "0"]
