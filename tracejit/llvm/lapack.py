@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 import scipy
 
-from tracejit.core.dtypes import DType
+from tracejit.core.dtypes import DType, float64
 from tracejit.cpython import c_api
 from tracejit.llvm import blas, products
 from tracejit.llvm.operations import Code, lane_type, libm_symbol
@@ -91,11 +91,25 @@ class _Function:
         code.lines.append(f"store {kind} {value}, ptr {at}")
         return at
 
+    def wide(self, integer: str) -> str:
+        """An instruction that gives an integer of LAPACK's as an i64."""
+        return f"add i64 {integer}, 0" if self.library.integer == "i64" else f"sext {self.library.integer} {integer} to i64"
+
     def character(self, letter: str) -> str:
         """The address of a letter."""
         name = f"@letter_{letter}"
         self.code.declarations[name] = f"{name} = private constant i8 {ord(letter)}"
         return name
+
+    def choice(self, flag: str, yes: str, no: str) -> str:
+        """The address of a letter that a flag decides."""
+        return self.code.op(f"select i1 %{flag}, ptr {self.character(yes)}, ptr {self.character(no)}")
+
+    def store(self, value: str, output: str) -> None:
+        """Store a number."""
+        if self.memory != self.number:
+            value = self.code.op(f"fptrunc {self.number} {value} to {self.memory}")
+        self.code.lines.append(f"store {self.memory} {value}, ptr %{output}")
 
     def scratch(self, *counts: str) -> list[str]:
         """Parts of the scratch memory, of so many numbers each, behind the pivots of n rows."""
@@ -130,8 +144,7 @@ class _Function:
         self._where(large, "hold", products.ENTER)
         code.call(f"tracejit_lapack_{name}", "void", *[("ptr", x) for x in (*arguments, info)])
         self._where(large, "release", products.LEAVE)
-        found = code.op(f"load {kind}, ptr {info}")
-        return found if kind == "i64" else code.op(f"sext {kind} {found} to i64")
+        return code.op(self.wide(code.op(f"load {kind}, ptr {info}")))
 
     def _where(self, condition: str, label: str, called: str) -> None:
         if self.library.governed:
@@ -187,6 +200,79 @@ done:
 """
 
 
+_ZERO_ABOVE: Final = """
+define internal void @zero_above(i64 %n, ptr %matrix) {
+entry:
+  br label %column
+column:
+  %j = phi i64 [ 0, %entry ], [ %j.next, %column ]
+  %first = mul i64 %j, %n
+  %at = getelementptr double, ptr %matrix, i64 %first
+  %bytes = mul i64 %j, 8
+  call void @llvm.memset.p0.i64(ptr %at, i8 0, i64 %bytes, i1 false)
+  %j.next = add i64 %j, 1
+  %again = icmp slt i64 %j.next, %n
+  br i1 %again, label %column, label %done
+done:
+  ret void
+}
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+"""
+_IDENTITY: Final = """
+define internal void @identity(i64 %n, ptr %matrix) {
+entry:
+  %elements = mul i64 %n, %n
+  %bytes = mul i64 %elements, 8
+  call void @llvm.memset.p0.i64(ptr %matrix, i8 0, i64 %bytes, i1 false)
+  %step = add i64 %n, 1
+  br label %column
+column:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %column ]
+  %at = getelementptr double, ptr %matrix, i64 %i
+  store double 1.0, ptr %at
+  %i.next = add i64 %i, %step
+  %again = icmp slt i64 %i.next, %elements
+  br i1 %again, label %column, label %done
+done:
+  ret void
+}
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+"""
+_DETERMINANT: Final = """
+define internal {{ double, double }} @determinant(i64 %n, ptr %matrix, ptr %pivots) {{
+entry:
+  %step = add i64 %n, 1
+  br label %row
+row:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %row ]
+  %total = phi double [ 0.0, %entry ], [ %total.next, %row ]
+  %negative = phi i1 [ false, %entry ], [ %negative.next, %row ]
+  %element = mul i64 %i, %step
+  %at = getelementptr double, ptr %matrix, i64 %element
+  %x = load double, ptr %at
+  %below = fcmp olt double %x, 0.0
+  %minus = fneg double %x
+  %size = select i1 %below, double %minus, double %x
+  %log = call double @{log}(double %size)
+  %total.next = fadd double %total, %log
+  %i.next = add i64 %i, 1
+  %pivot.at = getelementptr {integer}, ptr %pivots, i64 %i
+  %pivot.read = load {integer}, ptr %pivot.at
+  %pivot = {wide}
+  %moved = icmp ne i64 %pivot, %i.next
+  %turned = xor i1 %below, %moved
+  %negative.next = xor i1 %negative, %turned
+  %again = icmp slt i64 %i.next, %n
+  br i1 %again, label %row, label %done
+done:
+  %sign = select i1 %negative.next, double -1.0, double 1.0
+  %one = insertvalue {{ double, double }} poison, double %sign, 0
+  %both = insertvalue {{ double, double }} %one, double %total.next, 1
+  ret {{ double, double }} %both
+}}
+"""
+
+
 def _solve(f: _Function) -> None:
     matrix, columns = f.scratch(f.code.op("mul i64 %n, %n"))
     f.copy_in("a", matrix, "%n", "%n")
@@ -194,6 +280,70 @@ def _solve(f: _Function) -> None:
     n, m = f.integer("%n"), f.integer("%m")
     f.return_unless_done(f.lapack("gesv", n, m, matrix, n, "%scratch", columns, n))
     f.copy_out(columns, "%n", "%m")
+
+
+def _substitute(f: _Function) -> None:
+    code = f.code
+    matrix, columns = f.scratch(code.op("mul i64 %n, %n"))
+    f.copy_in("a", matrix, "%n", "%n")
+    f.copy_in("b", columns, "%n", "%m")
+    n, m = f.integer("%n"), f.integer("%m")
+    which, diagonal, straight = f.choice("upper", "U", "L"), f.choice("unitriangular", "U", "N"), f.character("N")
+    f.return_unless_done(f.lapack("trtrs", which, straight, diagonal, n, m, matrix, n, columns, n))
+    f.copy_out(columns, "%n", "%m")
+
+
+def _cholesky(f: _Function) -> None:
+    (matrix,), n = f.scratch(), f.integer("%n")
+    f.copy_in("a", matrix, "%n", "%n")
+    f.return_unless_done(f.lapack("potrf", f.character("L"), n, matrix, n))
+    f.code.declarations["above"] = _ZERO_ABOVE
+    f.code.lines.append(f"call void @zero_above(i64 %n, ptr {matrix})")
+    f.copy_out(matrix, "%n", "%n")
+
+
+def _invert(f: _Function) -> None:
+    """As NumPy: the system with the identity is solved."""
+    elements = f.code.op("mul i64 %n, %n")
+    matrix, columns = f.scratch(elements)
+    f.copy_in("a", matrix, "%n", "%n")
+    f.code.declarations["identity"] = _IDENTITY
+    f.code.lines.append(f"call void @identity(i64 %n, ptr {columns})")
+    n = f.integer("%n")
+    f.return_unless_done(f.lapack("gesv", n, n, matrix, n, "%scratch", columns, n))
+    f.copy_out(columns, "%n", "%n")
+
+
+def _logarithm(f: _Function) -> None:
+    """As NumPy: the logarithms of the diagonal of U are added up."""
+    sign, logarithm = _sign_and_logarithm(f)
+    f.store(sign, "sign")
+    f.store(logarithm, "logarithm")
+
+
+def _determinant(f: _Function) -> None:
+    sign, logarithm = _sign_and_logarithm(f)
+    f.store(f.code.op(f"fmul double {sign}, {f.code.libm_call('exp', float64, 1, logarithm)}"), "out")
+
+
+def _sign_and_logarithm(f: _Function) -> tuple[str, str]:
+    code, integer = f.code, f.library.integer
+    (matrix,), n = f.scratch(), f.integer("%n")
+    f.copy_in("a", matrix, "%n", "%n")
+    info = f.lapack("getrf", n, n, matrix, n, "%scratch")
+    code.libm_call("log", float64, 1, "0x3FF0000000000000")  # which declares it
+    code.declarations["determinant"] = _DETERMINANT.format(
+        integer=integer, wide=f.wide("%pivot.read"), log=libm_symbol("log", float64)
+    )
+    found = code.op(f"call {{ double, double }} @determinant(i64 %n, ptr {matrix}, ptr %scratch)")
+    fine = code.op(f"icmp eq i64 {info}, 0")
+    parts = [code.op(f"extractvalue {{ double, double }} {found}, {k}") for k in (0, 1)]
+    return tuple(  # type: ignore[return-value]
+        [
+            code.op(f"select i1 {fine}, double {x}, double {none}")
+            for x, none in zip(parts, ("0.0", "0xFFF0000000000000"), strict=True)
+        ]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +357,14 @@ class _Routine:
     by_numpy: bool = True
 
 
-_ROUTINES: Final = {"gesv": _Routine(_solve, ("a", "b"))}
+_ROUTINES: Final = {
+    "gesv": _Routine(_solve, ("a", "b")),
+    "trtrs": _Routine(_substitute, ("a", "b"), flags=("unitriangular", "upper"), by_numpy=False),
+    "potrf": _Routine(_cholesky),
+    "inverse": _Routine(_invert),
+    "determinant": _Routine(_determinant),
+    "logarithm": _Routine(_logarithm, outputs=("sign", "logarithm")),
+}
 
 
 @cache

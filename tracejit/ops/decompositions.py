@@ -1,4 +1,5 @@
-"""Solving and factorising matrices: evaluated by LAPACK on the host, on one thread, over any leading batch dimensions.
+"""Solving and factorising matrices by LAPACK, on one thread, over any leading batch dimensions.  Programs call it for those with a
+`routine` (llvm/lapack.py); the others are evaluated on the host.
 
 The vjp rules follow M. B. Giles, "Collected matrix derivative results for forward and reverse mode algorithmic differentiation" (2008),
 and J. Townsend, "Differentiating the singular value decomposition" (2016).  They are written with primitives, so they hold to any order.
@@ -108,7 +109,7 @@ def singular_value_decomposition(name: str, x: Any, full_matrices: bool = True) 
     return tuple(_lapack(name, lambda a: np.linalg.svd(a, full_matrices=full_matrices), x))
 
 
-@custom(Kind.OPAQUE, _square("linalg.inv"), traits=("checked", "raises"), samples=_square_samples())
+@custom(Kind.LAPACK, _square("linalg.inv"), routine="inverse", traits=("checked", "raises"), samples=_square_samples())
 def inv(x: Any) -> Any:
     """Inverses of square matrices.  Raises LinAlgError for a singular one."""
     return _lapack("inv", np.linalg.inv, x)
@@ -179,8 +180,9 @@ def _substitute(a: Any, b: Any, upper: bool, unitriangular: bool) -> Any:
 
 
 @custom(
-    Kind.OPAQUE,
+    Kind.LAPACK,
     _triangular_rule,
+    routine="trtrs",
     traits=("checked", "raises"),
     samples=cases(
         (well_conditioned(3, 3), floats(3, 2), {"upper": True, "unitriangular": False}),
@@ -207,7 +209,7 @@ def _determinant_rule(x: Aval) -> Aval:
     return Aval(x.shape[:-2], x.dtype)
 
 
-@custom(Kind.OPAQUE, _determinant_rule, traits=("checked",), samples=_square_samples())
+@custom(Kind.LAPACK, _determinant_rule, routine="determinant", traits=("checked",), samples=_square_samples())
 def det(x: Any) -> Any:
     """Determinants of square matrices."""
     return on_one_thread(np.linalg.det, x)
@@ -242,7 +244,7 @@ def _slogdet_rule(x: Aval) -> tuple[Aval, Aval]:
     return Aval(x.shape[:-2], x.dtype), Aval(x.shape[:-2], x.dtype)
 
 
-@custom(Kind.OPAQUE, _slogdet_rule, multiple=True, traits=("checked",), samples=_square_samples())
+@custom(Kind.LAPACK, _slogdet_rule, routine="logarithm", multiple=True, traits=("checked",), samples=_square_samples())
 def slogdet(x: Any) -> Any:
     """(sign, logarithm of the absolute value) of determinants of square matrices, of those too that no number of the dtype can hold."""
     return tuple(on_one_thread(np.linalg.slogdet, x))
@@ -254,8 +256,9 @@ def _(c: Any, gs: Any, gl: Any) -> Any:
 
 
 @custom(
-    Kind.OPAQUE,
+    Kind.LAPACK,
     _square("linalg.cholesky"),
+    routine="potrf",
     traits=("checked", "raises", "symmetric"),
     samples=cases((_positive_definite(3, 3),), (_positive_definite(2, 2, 2),), (floats(0, 2, 2),)),
 )

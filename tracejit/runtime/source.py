@@ -254,7 +254,19 @@ class _Writer:
         return f"{type_name(dtype)}({np.asarray(value).astype(dtype.numpy).item()!r})"
 
 
-_LAPACK: Final[dict[tuple[str, tuple[bool, ...]], str]] = {("gesv", ()): "np.linalg.solve({0}, {1})"}
+_LAPACK: Final[dict[tuple[str, tuple[bool, ...]], str]] = {
+    ("gesv", ()): "np.linalg.solve({0}, {1})",
+    ("trtrs", (False, False)): "np.linalg.solve(np.triu({0}[..., ::-1, ::-1]), {1}[..., ::-1, :])[..., ::-1, :]",
+    ("trtrs", (False, True)): "np.linalg.solve(np.triu({0}), {1})",
+    ("trtrs", (True, False)): (
+        "np.linalg.solve(np.triu({0}[..., ::-1, ::-1], 1) + np.eye({n}), {1}[..., ::-1, :])[..., ::-1, :]"
+    ),
+    ("trtrs", (True, True)): "np.linalg.solve(np.triu({0}, 1) + np.eye({n}), {1})",
+    ("potrf", ()): "np.linalg.cholesky({0})",
+    ("inverse", ()): "np.linalg.inv({0})",
+    ("determinant", ()): "np.linalg.det({0})",
+    ("logarithm", ()): "np.linalg.slogdet({0})",
+}
 """What NumPy computes instead of a routine of LAPACK, by its name and flags."""
 
 
