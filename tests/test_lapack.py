@@ -215,6 +215,78 @@ def test_an_error_of_a_backward_pass_is_raised_there() -> None:
     assert compiled.stats.compiled_calls >= 10, compiled.explain()
 
 
+# -- in loops
+def until_small(x: Any, a: Any, b: Any) -> Any:
+    """Each step solves a system; whether it is halved first depends on data."""
+    steps = 0
+    while x.abs().max() > 1e-3:
+        if x.sum() > 0:
+            x = T.linalg.solve(a, x)
+        else:
+            x = T.linalg.cholesky(a @ a.T) @ x * 0.01 + T.linalg.inv(a) @ b * 1e-5
+        steps += 1
+    return x, steps
+
+
+def test_a_loop_whose_steps_branch_solves_systems_without_python() -> None:
+    compiled = T.compile(until_small, wait=True)
+    for k in range(14):
+        given = numbers(3, seed=k) * 10.0**20, matrices(3, 3, seed=k), numbers(3, seed=k + 100)
+        expected, found = until_small(*given), compiled(*given)
+        np.testing.assert_allclose(found[0].numpy(), expected[0].numpy(), rtol=1e-9)
+        assert found[1] == expected[1]
+    assert not compiled.reasons and compiled.stats.compiled_calls >= 6, compiled.explain()
+    assert "loop while a condition holds" in compiled.explain(verbose=True)
+
+
+def test_a_step_is_given_the_identity_where_it_does_not_come_to_the_system() -> None:
+    def function(x: Any, a: Any, n: int) -> Any:
+        taken = 0
+        for _ in range(n):
+            if x.sum() > 0:
+                x = T.linalg.solve(a, x) * 0.5 - 1
+                a = a * 0  # singular, until a step that solves no system
+                taken += 1
+            else:
+                x = x + 0.3
+                a = a + 1
+                a = a.tril()
+        return x, a, taken
+
+    compiled = T.compile(function, wait=True)
+    for k in range(12):
+        given = numbers(2, seed=k), matrices(2, 2, seed=k), 600
+        expected, found = function(*given), compiled(*given)
+        assert found[2] == expected[2] > 10
+        for one, other in zip(found[:2], expected[:2], strict=True):
+            np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-9)
+    assert not compiled.reasons and compiled.stats.compiled_calls >= 6, compiled.explain()
+
+
+def test_a_step_of_a_loop_that_meets_a_singular_matrix_raises_as_in_eager_mode() -> None:
+    def function(x: Any, a: Any, change: Any, n: int) -> Any:
+        for _ in range(n):
+            a = a + change
+            x = T.linalg.solve(a, x) if x.sum() > 0 else x * -0.5 + 0.01
+        return x
+
+    compiled, outcomes = T.compile(function, wait=True), set()
+    for k in range(16):
+        change = T.zeros(2, 2, dtype=T.float64)
+        change[0, 0] = -(2.0**-8) * (k % 2)  # which is exact: after 512 steps the matrix is singular
+        given = numbers(2, seed=k), T.eye(2, dtype=T.float64) * 2, change, 600
+        found = []
+        for f in (function, compiled):
+            try:
+                found.append(f(*given).tolist())
+            except T.linalg.LinAlgError as error:
+                found.append(str(error))
+        assert str(found[0]) == str(found[1]) if isinstance(found[0], str) else np.allclose(found[0], found[1], rtol=1e-9)
+        outcomes.add(type(found[0]))
+    assert outcomes == {str, list}
+    assert compiled.stats.compiled_calls >= 4, compiled.explain()
+
+
 # -- in programs
 def test_sizes_are_symbolic_in_a_program_that_solves_systems() -> None:
     compiled = T.compile(lambda a, b: T.linalg.solve(a + 1, b) * 2, wait=True, dynamic=True)

@@ -606,14 +606,24 @@ class _Body:
         self.nodes.append(node)
 
     def _where_it_cannot_fail(self, node: StepNode, mask: StepValue) -> StepNode:
-        """A node that looks at positions, given positions 0 where the step is not on this path."""
+        """A node that looks at positions, or takes matrices, given positions 0, or identities, where the step is not on this path."""
         op, operands = node.node.op, list(node.operands)
+        if op.kind is Kind.LAPACK:
+            return replace(node, operands=(self._or_identity(operands[0], mask), *operands[1:]))
         positions = [k for k, x in enumerate(operands) if k and type(x) is tuple and self._is_integer(x)]
         if "raises" not in op.traits or "dynamic shape" in op.traits or not positions:
             raise NoBody(f"{op.name} at {node.node.line} may fail, and some steps do not come there")
         for k in positions:
             operands[k] = self._add("where", self.kinds[operands[k]][0], mask, operands[k], Literal(0))  # type: ignore[index,arg-type]
         return replace(node, operands=tuple(operands))
+
+    def _or_identity(self, place: Any, mask: StepValue) -> StepValue:
+        """Matrices, or the identity where the mask does not hold."""
+        aval = self.kinds[place][0]
+        assert isinstance(aval, Aval)
+        *_, rows, columns = aval.shape
+        one = self._add("eye", Aval((rows, columns), aval.dtype), rows=rows, columns=columns, dtype=aval.dtype)
+        return self._add("where", aval, mask, place, one)
 
     def _is_integer(self, place: StepValue) -> bool:
         kind = self.kinds[place][0]
