@@ -527,7 +527,7 @@ def view_of_a_row(x: Any, steps: int) -> Any:
 
 def decomposes(x: Any, steps: int) -> Any:
     for _ in range(steps):
-        x = T.linalg.svd(SQUARE)[1] * x
+        x = T.linalg.pinv(SQUARE) @ x
         x = x * 0.5 if x.sum() > 1 else x + 1
     return x
 
@@ -698,7 +698,7 @@ REFUSED: dict[Any, str] = {
     shapes: "'x' holds other kinds of things after some steps",
     view_of_a_row: "a step leaves a view of what it was given",
     over_a_list: "it goes over neither a range nor a tensor that needs no gradient",
-    decomposes: "a step has NumPy or SciPy compute svd",
+    decomposes: "a step has NumPy or SciPy compute pinv",
     items_and_variables: "an item of a list that is more than joined is a variable, too",
 }  # fmt: skip
 """Functions whose loops are no nodes, and what the reason says."""

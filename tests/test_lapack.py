@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 import tracejit as T
 from tracejit.core.op import REGISTRY, Kind
+from tracejit.llvm import driver, lapack
 from tracejit.runtime.host import HostProgram
 
 Function = Callable[..., Any]
@@ -29,13 +31,17 @@ def numbers(*shape: int, seed: int = 1, dtype: Any = np.float64) -> Any:
     return T.from_numpy(np.random.default_rng(seed).normal(size=shape).astype(dtype))
 
 
+def parts(result: Any) -> tuple[Any, ...]:
+    return result if isinstance(result, tuple) else (result,)
+
+
 def agrees(function: Function, *arguments: Any, calls: int = 3, on_host: bool = False) -> None:
     """Eager and compiled calls give the same bits, and the program has no step of the host, if not on_host."""
     compiled = T.compile(function, wait=True)
     expected = function(*arguments)
     for _ in range(calls):
         found = compiled(*arguments)
-        for one, other in zip(*(x if isinstance(x, tuple) else (x,) for x in (found, expected)), strict=True):
+        for one, other in zip(parts(found), parts(expected), strict=True):
             assert one.shape == other.shape
             assert one.dtype is other.dtype
             np.testing.assert_array_equal(one.numpy(), other.numpy())
@@ -54,6 +60,9 @@ FUNCTIONS: dict[str, Function] = {
     "inv": lambda a, b: T.linalg.inv(a),
     "det": lambda a, b: T.linalg.det(a),
     "slogdet": lambda a, b: tuple(T.linalg.slogdet(a)),
+    "qr": lambda a, b: (*T.linalg.qr(a), *T.linalg.qr(b), *T.linalg.qr(b.mT)),
+    "eigh": lambda a, b: tuple(T.linalg.eigh(a)),
+    "svd": lambda a, b: (*T.linalg.svd(a), *T.linalg.svd(b, full_matrices=False), *T.linalg.svd(b.mT, full_matrices=False)),
     "cholesky": lambda a, b: T.linalg.cholesky(a + a.mT + 50 * T.eye(a.shape[-1], dtype=a.dtype)),
 }
 """Of matrices `a`, and `b` with as many rows."""
@@ -288,11 +297,29 @@ def test_a_step_of_a_loop_that_meets_a_singular_matrix_raises_as_in_eager_mode()
 
 
 # -- in programs
-def test_sizes_are_symbolic_in_a_program_that_solves_systems() -> None:
-    compiled = T.compile(lambda a, b: T.linalg.solve(a + 1, b) * 2, wait=True, dynamic=True)
-    for n in (4, 5, 9, 3, 1, 2, 40):
-        a, b = matrices(n, n, seed=n), numbers(n, 2)
-        np.testing.assert_array_equal(compiled(a, b).numpy(), (T.linalg.solve(a + 1, b) * 2).numpy())
+@on_each_function
+def test_sizes_may_be_symbolic(function: Function) -> None:
+    compiled = T.compile(function, wait=True, dynamic=True)
+    for n in (4, 5, 9, 3, 1, 2, 40, 41, 42, 17, 18):
+        given = matrices(n, n, seed=n), numbers(n, 4)
+        for one, other in zip(parts(compiled(*given)), parts(function(*given)), strict=True):
+            np.testing.assert_array_equal(one.numpy(), other.numpy())
+    assert compiled.stats.compiled_calls >= 4, compiled.explain()
+
+
+def test_scipys_lapack_serves_where_numpys_is_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lapack, "_of_numpy", lapack._of_scipy)
+    monkeypatch.setattr(lapack, "_linked", lapack._linked.__wrapped__)
+    monkeypatch.setattr(driver, "_known", OrderedDict())
+    assert lapack._of_numpy().integer == "i32"
+    for function in FUNCTIONS.values():
+        for n in (1, 3, 40):
+            given = matrices(2, n, n, seed=n), numbers(n, 2)
+            compiled = T.compile(function, wait=True)
+            for _ in range(3):
+                for one, other in zip(parts(compiled(*given)), parts(function(*given)), strict=True):
+                    np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-7, atol=1e-9)
+            assert compiled.stats.compiled_calls == 2
 
 
 @pytest.mark.parametrize("backend", ["reference", "numba", "interpret"])
@@ -301,7 +328,7 @@ def test_other_backends_have_numpy_solve(backend: str) -> None:
         compiled = T.compile(function, wait=True, backend=backend)
         for k in range(3):
             given = matrices(2, 3, 3, seed=k), numbers(3, 2)
-            for one, other in zip(compiled(*given), function(*given), strict=True):
+            for one, other in zip(parts(compiled(*given)), parts(function(*given)), strict=True):
                 np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-9)
     compiled = T.compile(lambda a, b: T.linalg.solve(a, b) * 2, wait=True, backend=backend)
     compiled(matrices(2, 3, 3), numbers(3, 2))

@@ -14,7 +14,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -25,6 +25,7 @@ from tracejit.core.dtypes import DType, float64
 from tracejit.cpython import c_api
 from tracejit.llvm import blas, products
 from tracejit.llvm.operations import Code, lane_type, libm_symbol
+from tracejit.lowering.lapack import BLOCK
 from tracejit.math import libm
 from tracejit.native import machine_code, object_cache
 
@@ -40,7 +41,7 @@ _SMALL: Final = 32
 
 def symbol(routine: str, dtype: DType) -> str:
     """The symbol of a function."""
-    return f"tracejit_{routine}_{dtype.name}"
+    return f"tracejit_{routine.replace(' ', '_')}_{dtype.name}"
 
 
 class _Library(NamedTuple):
@@ -80,7 +81,7 @@ class _Function:
 
     def text(self, name: str, parameters: str) -> str:
         lines = [f"define i64 @{name}({parameters}) {{", "entry:", *self.code.lines, "ret i64 0", "}", ""]
-        return "\n".join([*self.code.declarations.values(), *lines])
+        return "\n".join([*self.code.declarations.values(), _MEMSET, *lines])
 
     def integer(self, value: str) -> str:
         """The address of an integer."""
@@ -90,6 +91,12 @@ class _Function:
         at = code.op(f"alloca {kind}")
         code.lines.append(f"store {kind} {value}, ptr {at}")
         return at
+
+    def times(self, x: str, y: str) -> str:
+        return self.code.op(f"mul i64 {x}, {y}")
+
+    def plus(self, x: str, y: str) -> str:
+        return self.code.op(f"add i64 {x}, {y}")
 
     def wide(self, integer: str) -> str:
         """An instruction that gives an integer of LAPACK's as an i64."""
@@ -112,10 +119,10 @@ class _Function:
         self.code.lines.append(f"store {self.memory} {value}, ptr %{output}")
 
     def scratch(self, *counts: str) -> list[str]:
-        """Parts of the scratch memory, of so many numbers each, behind the pivots of n rows."""
-        found, size = [self.code.op("getelementptr i64, ptr %scratch, i64 %n")], self.number
+        """Parts of the scratch memory, one after the other, of so many numbers of 64 bits each but the last one."""
+        found = ["%scratch"]
         for count in counts:
-            found.append(self.code.op(f"getelementptr {size}, ptr {found[-1]}, i64 {count}"))
+            found.append(self.code.op(f"getelementptr i64, ptr {found[-1]}, i64 {count}"))
         return found
 
     def copy_in(self, name: str, to: str, rows: str, columns: str) -> None:
@@ -124,44 +131,72 @@ class _Function:
             "in", self.memory, self.number, rows, columns, (f"%{name}", f"%{name}.down", f"%{name}.across"), (to, "1", rows)
         )
 
-    def copy_out(self, source: str, rows: str, columns: str) -> None:
-        """Copy scratch memory to the output."""
-        self._copy("out", self.number, self.memory, rows, columns, (source, "1", rows), ("%out", columns, "1"))
+    def copy_out(self, source: str, rows: str, columns: str, output: str = "out", apart: str = "") -> None:
+        """Copy scratch memory, with columns that are so far apart, to an output."""
+        self._copy("out", self.number, self.memory, rows, columns, (source, "1", apart or rows), (f"%{output}", columns, "1"))
 
     def _copy(self, name: str, source: str, target: str, rows: str, columns: str, *matrices: tuple[str, str, str]) -> None:
-        self.code.declarations[name] = _COPY.format(
-            name=name, source=source, target=target, convert=_CONVERSIONS.get((source, target), "bitcast")
-        )
+        convert = _CONVERSIONS.get((source, target), "bitcast")
+        self.helper(_COPY.format(name=name, source=source, target=target, convert=convert))
         given = ", ".join(f"ptr {first}, i64 {down}, i64 {across}" for first, down, across in matrices)
         self.code.lines.append(f"call void @copy_{name}(i64 {rows}, i64 {columns}, {given})")
 
+    def zero_triangle(self, at: str, rows: str, apart: str, number: str) -> None:
+        """Make the first i numbers of each row i of a matrix 0: what is below its diagonal."""
+        self.helper(_ZERO_TRIANGLE)
+        self.code.lines.append(
+            f"call void @zero_triangle(ptr {at}, i64 {rows}, i64 {apart}, i64 {4 if number == 'float' else 8})"
+        )
+
+    def helper(self, text: str) -> None:
+        """A function that this one calls."""
+        self.code.declarations[text] = text
+
     def lapack(self, name: str, *arguments: str) -> str:
         """Call a function of LAPACK, whose last argument is `info`; an i64."""
-        code, kind, name = self.code, self.library.integer, f"{'s' if self.number == 'float' else 'd'}{name}"
-        self.imports[f"tracejit_lapack_{name}"] = self.library.address(name)
-        info = self.integer("0")
-        large = code.op(f"icmp sgt i64 %n, {_SMALL if self.library.governed else 1 << 62}")
-        self._where(large, "hold", products.ENTER)
-        code.call(f"tracejit_lapack_{name}", "void", *[("ptr", x) for x in (*arguments, info)])
-        self._where(large, "release", products.LEAVE)
-        return code.op(self.wide(code.op(f"load {kind}, ptr {info}")))
+        code, symbol, info = self.code, self._imported(name), self.integer("0")
+        governed = self.library.governed
+        if governed:
+            most = code.intrinsic("umax", "i64", 1, "%n", "%m")
+            large = code.op(f"icmp ugt i64 {most}, {_SMALL}")
+            self._where(large, products.ENTER)
+        code.call(symbol, "void", *[("ptr", x) for x in (*arguments, info)])
+        if governed:
+            self._where(large, products.LEAVE)
+        return code.op(self.wide(code.op(f"load {self.library.integer}, ptr {info}")))
 
-    def _where(self, condition: str, label: str, called: str) -> None:
-        if self.library.governed:
-            code, after = self.code, self.code.label(f"after_{label}")
-            code.lines.append(f"br i1 {condition}, label %{label}, label %{after}")
-            code.begin(label)
-            code.call(called, "void")
-            code.lines.append(f"br label %{after}")
-            code.begin(after)
+    def asked(self, name: str, *arguments: str, work: str, rest: Sequence[str] = ()) -> str:
+        """The address of the length of the workspace that a function of LAPACK asks for, at most `work`.  arguments: those before it;
+        rest: those after it, but `info`."""
+        code = self.code
+        answer = code.op(f"alloca {self.number}")
+        given = (*arguments, answer, self.integer("-1"), *rest, self.integer("0"))
+        code.call(self._imported(name), "void", *[("ptr", x) for x in given])
+        length = code.op(f"fptosi {self.number} {code.op(f'load {self.number}, ptr {answer}')} to i64")
+        return self.integer(code.intrinsic("umin", "i64", 1, length, work))
+
+    def _imported(self, name: str) -> str:
+        name = f"{'s' if self.number == 'float' else 'd'}{name}"
+        self.imports[f"tracejit_lapack_{name}"] = self.library.address(name)
+        return f"tracejit_lapack_{name}"
+
+    def _where(self, condition: str, called: str) -> None:
+        code = self.code
+        then, after = code.label("large"), code.label("go")
+        code.lines.append(f"br i1 {condition}, label %{then}, label %{after}")
+        code.begin(then)
+        code.call(called, "void")
+        code.lines.append(f"br label %{after}")
+        code.begin(after)
 
     def return_unless_done(self, info: str) -> None:
         """Return `info` where it is not 0."""
         code = self.code
-        code.lines.append(f"br i1 {code.op(f'icmp eq i64 {info}, 0')}, label %done, label %failed")
-        code.begin("failed")
+        failed, done = code.label("failed"), code.label("done")
+        code.lines.append(f"br i1 {code.op(f'icmp eq i64 {info}, 0')}, label %{done}, label %{failed}")
+        code.begin(failed)
         code.lines.append(f"ret i64 {info}")
-        code.begin("done")
+        code.begin(done)
 
 
 _CONVERSIONS: Final = {("float", "double"): "fpext", ("double", "float"): "fptrunc"}
@@ -200,23 +235,24 @@ done:
 """
 
 
-_ZERO_ABOVE: Final = """
-define internal void @zero_above(i64 %n, ptr %matrix) {
+_MEMSET: Final = "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)"
+_ZERO_TRIANGLE: Final = """
+define internal void @zero_triangle(ptr %matrix, i64 %rows, i64 %apart, i64 %size) {
 entry:
-  br label %column
-column:
-  %j = phi i64 [ 0, %entry ], [ %j.next, %column ]
-  %first = mul i64 %j, %n
-  %at = getelementptr double, ptr %matrix, i64 %first
-  %bytes = mul i64 %j, 8
+  %step = mul i64 %apart, %size
+  br label %row
+row:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %row ]
+  %at = phi ptr [ %matrix, %entry ], [ %at.next, %row ]
+  %bytes = mul i64 %i, %size
   call void @llvm.memset.p0.i64(ptr %at, i8 0, i64 %bytes, i1 false)
-  %j.next = add i64 %j, 1
-  %again = icmp slt i64 %j.next, %n
-  br i1 %again, label %column, label %done
+  %at.next = getelementptr i8, ptr %at, i64 %step
+  %i.next = add i64 %i, 1
+  %again = icmp slt i64 %i.next, %rows
+  br i1 %again, label %row, label %done
 done:
   ret void
 }
-declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 """
 _IDENTITY: Final = """
 define internal void @identity(i64 %n, ptr %matrix) {
@@ -236,7 +272,26 @@ column:
 done:
   ret void
 }
-declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+"""
+_FINITE: Final = """
+define internal i64 @finite(i64 %elements, ptr %matrix) {
+entry:
+  br label %element
+element:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %element ]
+  %total = phi double [ 0.0, %entry ], [ %total.next, %element ]
+  %at = getelementptr double, ptr %matrix, i64 %i
+  %x = load double, ptr %at
+  %product = fmul double %x, 0.0
+  %total.next = fadd double %total, %product
+  %i.next = add i64 %i, 1
+  %again = icmp slt i64 %i.next, %elements
+  br i1 %again, label %element, label %done
+done:
+  %bad = fcmp uno double %total.next, %total.next
+  %info = zext i1 %bad to i64
+  ret i64 %info
+}
 """
 _DETERMINANT: Final = """
 define internal {{ double, double }} @determinant(i64 %n, ptr %matrix, ptr %pivots) {{
@@ -274,17 +329,16 @@ done:
 
 
 def _solve(f: _Function) -> None:
-    matrix, columns = f.scratch(f.code.op("mul i64 %n, %n"))
+    pivots, matrix, columns = f.scratch("%n", f.times("%n", "%n"))
     f.copy_in("a", matrix, "%n", "%n")
     f.copy_in("b", columns, "%n", "%m")
     n, m = f.integer("%n"), f.integer("%m")
-    f.return_unless_done(f.lapack("gesv", n, m, matrix, n, "%scratch", columns, n))
+    f.return_unless_done(f.lapack("gesv", n, m, matrix, n, pivots, columns, n))
     f.copy_out(columns, "%n", "%m")
 
 
 def _substitute(f: _Function) -> None:
-    code = f.code
-    matrix, columns = f.scratch(code.op("mul i64 %n, %n"))
+    matrix, columns = f.scratch(f.times("%n", "%n"))
     f.copy_in("a", matrix, "%n", "%n")
     f.copy_in("b", columns, "%n", "%m")
     n, m = f.integer("%n"), f.integer("%m")
@@ -297,25 +351,22 @@ def _cholesky(f: _Function) -> None:
     (matrix,), n = f.scratch(), f.integer("%n")
     f.copy_in("a", matrix, "%n", "%n")
     f.return_unless_done(f.lapack("potrf", f.character("L"), n, matrix, n))
-    f.code.declarations["above"] = _ZERO_ABOVE
-    f.code.lines.append(f"call void @zero_above(i64 %n, ptr {matrix})")
+    f.zero_triangle(matrix, "%n", "%n", f.number)
     f.copy_out(matrix, "%n", "%n")
 
 
 def _invert(f: _Function) -> None:
     """As NumPy: the system with the identity is solved."""
-    elements = f.code.op("mul i64 %n, %n")
-    matrix, columns = f.scratch(elements)
+    pivots, matrix, columns = f.scratch("%n", f.times("%n", "%n"))
     f.copy_in("a", matrix, "%n", "%n")
-    f.code.declarations["identity"] = _IDENTITY
+    f.helper(_IDENTITY)
     f.code.lines.append(f"call void @identity(i64 %n, ptr {columns})")
     n = f.integer("%n")
-    f.return_unless_done(f.lapack("gesv", n, n, matrix, n, "%scratch", columns, n))
+    f.return_unless_done(f.lapack("gesv", n, n, matrix, n, pivots, columns, n))
     f.copy_out(columns, "%n", "%n")
 
 
 def _logarithm(f: _Function) -> None:
-    """As NumPy: the logarithms of the diagonal of U are added up."""
     sign, logarithm = _sign_and_logarithm(f)
     f.store(sign, "sign")
     f.store(logarithm, "logarithm")
@@ -326,24 +377,67 @@ def _determinant(f: _Function) -> None:
     f.store(f.code.op(f"fmul double {sign}, {f.code.libm_call('exp', float64, 1, logarithm)}"), "out")
 
 
-def _sign_and_logarithm(f: _Function) -> tuple[str, str]:
-    code, integer = f.code, f.library.integer
-    (matrix,), n = f.scratch(), f.integer("%n")
+def _sign_and_logarithm(f: _Function) -> list[str]:
+    """As NumPy: the logarithms of the diagonal of U are added up."""
+    code, n = f.code, f.integer("%n")
+    pivots, matrix = f.scratch("%n")
     f.copy_in("a", matrix, "%n", "%n")
-    info = f.lapack("getrf", n, n, matrix, n, "%scratch")
+    info = f.lapack("getrf", n, n, matrix, n, pivots)
     code.libm_call("log", float64, 1, "0x3FF0000000000000")  # which declares it
-    code.declarations["determinant"] = _DETERMINANT.format(
-        integer=integer, wide=f.wide("%pivot.read"), log=libm_symbol("log", float64)
-    )
-    found = code.op(f"call {{ double, double }} @determinant(i64 %n, ptr {matrix}, ptr %scratch)")
+    f.helper(_DETERMINANT.format(integer=f.library.integer, wide=f.wide("%pivot.read"), log=libm_symbol("log", float64)))
+    found = code.op(f"call {{ double, double }} @determinant(i64 %n, ptr {matrix}, ptr {pivots})")
     fine = code.op(f"icmp eq i64 {info}, 0")
     parts = [code.op(f"extractvalue {{ double, double }} {found}, {k}") for k in (0, 1)]
-    return tuple(  # type: ignore[return-value]
-        [
-            code.op(f"select i1 {fine}, double {x}, double {none}")
-            for x, none in zip(parts, ("0.0", "0xFFF0000000000000"), strict=True)
-        ]
-    )
+    return [
+        code.op(f"select i1 {fine}, double {x}, double {none}")
+        for x, none in zip(parts, ("0.0", "0xFFF0000000000000"), strict=True)
+    ]
+
+
+def _orthogonalise(f: _Function) -> None:
+    code = f.code
+    count = code.intrinsic("umin", "i64", 1, "%n", "%m")
+    tau, matrix, work = f.scratch(count, f.times("%n", "%m"))
+    available = f.times(f.plus("%n", "%m"), str(BLOCK))
+    f.copy_in("a", matrix, "%n", "%m")
+    n, m, k = map(f.integer, ("%n", "%m", count))
+    length = f.asked("geqrf", n, m, matrix, n, tau, work=available)
+    f.return_unless_done(f.lapack("geqrf", n, m, matrix, n, tau, work, length))
+    f.copy_out(matrix, count, "%m", "r", "%n")
+    f.zero_triangle("%r", count, "%m", f.memory)
+    length = f.asked("orgqr", n, k, k, matrix, n, tau, work=available)
+    f.return_unless_done(f.lapack("orgqr", n, k, k, matrix, n, tau, work, length))
+    f.copy_out(matrix, "%n", count, "q")
+
+
+def _eigenvectors(f: _Function) -> None:
+    n, elements, integers = f.integer("%n"), f.times("%n", "%n"), f.plus(f.times("%n", "5"), "3")
+    available = f.plus(f.plus(f.times(elements, "2"), f.times("%n", str(BLOCK))), "1")
+    integer_work, values, matrix, work = f.scratch(integers, "%n", elements)
+    f.copy_in("a", matrix, "%n", "%n")
+    given = f.character("V"), f.character("L"), n, matrix, n, values
+    length = f.asked("syevd", *given, work=available, rest=(integer_work, f.integer("-1")))
+    f.return_unless_done(f.lapack("syevd", *given, work, length, integer_work, f.integer(integers)))
+    f.copy_out(values, "%n", "1", "values")
+    f.copy_out(matrix, "%n", "%n", "vectors")
+
+
+def _singular_values(f: _Function) -> None:
+    code, elements = f.code, f.times("%n", "%m")
+    count = code.intrinsic("umin", "i64", 1, "%n", "%m")
+    available = f.plus(f.times(f.times(count, count), "5"), f.times(f.plus("%n", "%m"), str(BLOCK)))
+    parts = f.times(count, "8"), count, f.times("%n", count), f.times("%m", count), elements
+    integers, values, u, vh, matrix, work = f.scratch(*parts)
+    f.copy_in("a", matrix, "%n", "%m")
+    f.helper(_FINITE)
+    f.return_unless_done(code.op(f"call i64 @finite(i64 {elements}, ptr {matrix})"))
+    n, m, k = map(f.integer, ("%n", "%m", count))
+    given = f.character("S"), n, m, matrix, n, values, u, n, vh, k
+    length = f.asked("gesdd", *given, work=available, rest=(integers,))
+    f.return_unless_done(f.lapack("gesdd", *given, work, length, integers))
+    f.copy_out(u, "%n", count, "u")
+    f.copy_out(values, count, "1", "values")
+    f.copy_out(vh, count, "%m", "vh")
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,6 +458,9 @@ _ROUTINES: Final = {
     "inverse": _Routine(_invert),
     "determinant": _Routine(_determinant),
     "logarithm": _Routine(_logarithm, outputs=("sign", "logarithm")),
+    "geqrf": _Routine(_orthogonalise, outputs=("q", "r")),
+    "syevd": _Routine(_eigenvectors, outputs=("values", "vectors")),
+    "gesdd": _Routine(_singular_values, outputs=("u", "values", "vh")),
 }
 
 

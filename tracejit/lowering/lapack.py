@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from tracejit.core.dtypes import float64
 from tracejit.core.shapes import broadcast_shapes, product
@@ -16,12 +17,21 @@ from tracejit.lowering.values import Values
 __all__ = ["lapack_call", "scratch_for"]
 
 Shape = tuple[int, ...]
+BLOCK: Final = 64
+"""Numbers of workspace for each row and column: LAPACK works on fewer columns together."""
+_SCRATCH: Final[dict[str, Callable[[int, int], int]]] = {
+    "geqrf": lambda n, m: n * m + n + BLOCK * (n + m),
+    "syevd": lambda n, m: 3 * n * n + (BLOCK + 6) * n + 4,
+    "gesdd": lambda n, m: 8 * n * m + 9 * n + BLOCK * (n + m),
+}
+"""float64 numbers for copies of operands and results, and for work, where other routines need less."""
 
 
 def scratch_for(values: Values, node: Node) -> Scratch:
-    """Memory for copies of the operands, of which all but the last are square, and for the pivots."""
+    """Memory for pivots and for copies of the operands, all of which but the last are square, or what `_SCRATCH` says."""
     n, m = values.shape(node.operands[-1])[-2:]  # type: ignore[arg-type]
-    return Scratch(float64, n * (n + m + 1))
+    needed = _SCRATCH.get(node.op.routine or "", lambda n, m: n * (n + m + 1))
+    return Scratch(float64, needed(n, m))
 
 
 def lapack_call(

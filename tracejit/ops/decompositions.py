@@ -285,8 +285,9 @@ def _svd_rule(x: Aval) -> tuple[Aval, Aval, Aval]:
 
 
 @custom(
-    Kind.OPAQUE,
+    Kind.LAPACK,
     _svd_rule,
+    routine="gesdd",
     multiple=True,
     traits=("checked", "raises", "gauge"),
     samples=cases((well_conditioned(3, 3),), (well_conditioned(2, 3, 2),), (well_conditioned(2, 3),)),
@@ -359,8 +360,9 @@ def _eigh_rule(x: Aval) -> tuple[Aval, Aval]:
 
 
 @custom(
-    Kind.OPAQUE,
+    Kind.LAPACK,
     _eigh_rule,
+    routine="syevd",
     multiple=True,
     traits=("checked", "raises", "symmetric", "gauge"),
     samples=cases((_positive_definite(3, 3),), (_positive_definite(2, 2, 2),)),
@@ -392,8 +394,9 @@ def _qr_rule(x: Aval) -> tuple[Aval, Aval]:
 
 
 @custom(
-    Kind.OPAQUE,
+    Kind.LAPACK,
     _qr_rule,
+    routine="geqrf",
     multiple=True,
     traits=("checked",),
     samples=cases(

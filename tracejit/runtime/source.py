@@ -266,6 +266,9 @@ _LAPACK: Final[dict[tuple[str, tuple[bool, ...]], str]] = {
     ("inverse", ()): "np.linalg.inv({0})",
     ("determinant", ()): "np.linalg.det({0})",
     ("logarithm", ()): "np.linalg.slogdet({0})",
+    ("geqrf", ()): "np.linalg.qr({0})",
+    ("syevd", ()): "np.linalg.eigh({0})",
+    ("gesdd", ()): "np.linalg.svd(np.where(np.isfinite({0}).all(), {0}, np.nan), full_matrices=False)",
 }
 """What NumPy computes instead of a routine of LAPACK, by its name and flags."""
 
