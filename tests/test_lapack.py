@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 import tracejit as T
+from tracejit.core import kernels
 from tracejit.core.op import REGISTRY, Kind
-from tracejit.llvm import driver, lapack
+from tracejit.llvm import driver, lapack, lapack_library
 from tracejit.runtime.host import HostProgram
 
 Function = Callable[..., Any]
@@ -308,10 +309,11 @@ def test_sizes_may_be_symbolic(function: Function) -> None:
 
 
 def test_scipys_lapack_serves_where_numpys_is_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lapack, "_of_numpy", lapack._of_scipy)
+    monkeypatch.setattr(lapack_library, "library", lapack_library.of_scipy)
+    monkeypatch.setitem(kernels._kernels, (kernels.TRIANGULAR_SYSTEMS, T.float64), None)
     monkeypatch.setattr(lapack, "_linked", lapack._linked.__wrapped__)
     monkeypatch.setattr(driver, "_known", OrderedDict())
-    assert lapack._of_numpy().integer == "i32"
+    assert lapack_library.library().integer == "i32"
     for function in FUNCTIONS.values():
         for n in (1, 3, 40):
             given = matrices(2, n, n, seed=n), numbers(n, 2)

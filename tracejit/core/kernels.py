@@ -10,15 +10,17 @@ The arrays that a kernel gets are contiguous, aligned and of the right dtypes: i
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from tracejit.core.dtypes import DType, float32, float64
 
-__all__ = ["elementwise", "floating", "install", "kernel", "repaying"]
+__all__ = ["TRIANGULAR_SYSTEMS", "elementwise", "floating", "install", "kernel", "repaying"]
 
 Kernel = Callable[..., Any]
+TRIANGULAR_SYSTEMS: Final = "triangular systems"
+"""The form that calls LAPACK (llvm/lapack.py)."""
 _maker: list[Callable[[str, DType], Kernel | None]] = []
 _kernels: dict[tuple[str, DType], Kernel | None] = {}
 

@@ -13,11 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from tracejit.core import kernels
 from tracejit.core.dtypes import DType
 from tracejit.cpython import arrays, c_api
 from tracejit.cpython.array_function import entry_text
 from tracejit.cpython.builtin_functions import FASTCALL, builtin_function
 from tracejit.cpython.linking import link
+from tracejit.llvm import lapack
 from tracejit.llvm.driver import host_target
 from tracejit.llvm.reductions import Emitter
 from tracejit.loops.rewrites.pipeline import rewritten
@@ -46,4 +48,4 @@ def make_kernel(form: str, dtype: DType) -> Callable[..., int] | None:
     """The kernel of a form for a dtype; None where the memory layout of objects is not the known one."""
     if arrays.unknown_layout() or not c_api.supported():
         return None
-    return built_in(kernel_of(form, dtype))
+    return lapack.systems(dtype) if form == kernels.TRIANGULAR_SYSTEMS else built_in(kernel_of(form, dtype))

@@ -4,78 +4,46 @@ A function is given matrices of any strides, copies them to scratch memory in LA
 al., "LAPACK Users' Guide", 1999), and copies what that gives to dense memory, row by row.  It returns LAPACK's `info`: 0, or that there is
 no result.  Sizes are at least 1.
 
-What eager mode has NumPy compute, in float64 whatever the dtype, NumPy's own LAPACK computes here, and SciPy's what eager mode has SciPy
-compute: with the same arguments, so bits are equal.  Where NumPy's cannot be reached, or its names do not tell the width of its integers,
-it is SciPy's.  NumPy's computes on the thread that calls it (products.py), as in eager mode.
+It is NumPy's own LAPACK (lapack_library.py), called with the arguments that NumPy gives it, in float64 whatever the dtype; eager mode has
+solve_triangular from there, too.  So bits are equal.  OpenBLAS computes on the thread that calls it (products.py), as in eager mode.
 """
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, NamedTuple
-
-import scipy
+from typing import Final
 
 from tracejit.core.dtypes import DType, float64
 from tracejit.cpython import c_api
-from tracejit.llvm import blas, products
+from tracejit.cpython.array_function import entry_text
+from tracejit.cpython.builtin_functions import FASTCALL, builtin_function
+from tracejit.cpython.linking import link
+from tracejit.llvm import lapack_library, products
 from tracejit.llvm.operations import Code, lane_type, libm_symbol
 from tracejit.lowering.lapack import BLOCK
 from tracejit.math import libm
 from tracejit.native import machine_code, object_cache
 
-__all__ = ["symbol", "symbols"]
+__all__ = ["symbol", "symbols", "systems"]
 
-_LAPACK_64: Final = (
-    "scipy_{}_64_",
-    "{}_64_",
-)  # Fortran names with 64-bit integers, as NumPy's wheels and distributions spell them
 _SMALL: Final = 32
 """Rows up to which OpenBLAS computes on one thread (from 64 on it has several for factors of Cholesky, from 200 on for others)."""
 
 
 def symbol(routine: str, dtype: DType) -> str:
     """The symbol of a function."""
-    return f"tracejit_{routine.replace(' ', '_')}_{dtype.name}"
-
-
-class _Library(NamedTuple):
-    """integer: the type of its integers.  governed: whether `products.hold_symbols()` have its threads wait."""
-
-    address: Callable[[str], int]
-    integer: str
-    governed: bool
-
-
-def _of_scipy() -> _Library:
-    capsules: Any = scipy.linalg.cython_lapack.__pyx_capi__
-    return _Library(lambda name: c_api.capsule_address(capsules[name]), "i32", False)
-
-
-@cache
-def _of_numpy() -> _Library:
-    path = getattr(sys.modules.get("numpy._core._multiarray_umath"), "__file__", None)
-    library = None if path is None else ctypes.CDLL(path)  # already loaded; its dependencies are searched too
-    found = [pattern for pattern in _LAPACK_64 if library is not None and hasattr(library, pattern.format("dgesv"))]
-    if not found:
-        return _of_scipy()
-
-    def address(name: str) -> int:
-        return int(ctypes.cast(getattr(library, found[0].format(name)), ctypes.c_void_p).value or 0)
-
-    return _Library(address, "i64", blas.blas().governed)
+    return f"tracejit_{routine}_{dtype.name}"
 
 
 class _Function:
     """The text of one function.  memory: the type of the numbers that it is given; number: of those that LAPACK computes with."""
 
-    def __init__(self, library: _Library, memory: str, number: str) -> None:
-        self.library, self.memory, self.number = library, memory, number
+    def __init__(self, memory: str, number: str, small: int) -> None:
+        self.library = lapack_library.library()
+        self.kind, self.memory, self.number, self.small = self.library.integer, memory, number, small
         self.code = Code()
         self.imports: dict[str, int] = {}
 
@@ -85,7 +53,7 @@ class _Function:
 
     def integer(self, value: str) -> str:
         """The address of an integer."""
-        code, kind = self.code, self.library.integer
+        code, kind = self.code, self.kind
         if kind == "i32" and value.startswith("%"):
             value = code.op(f"trunc i64 {value} to i32")
         at = code.op(f"alloca {kind}")
@@ -100,7 +68,7 @@ class _Function:
 
     def wide(self, integer: str) -> str:
         """An instruction that gives an integer of LAPACK's as an i64."""
-        return f"add i64 {integer}, 0" if self.library.integer == "i64" else f"sext {self.library.integer} {integer} to i64"
+        return f"add i64 {integer}, 0" if self.kind == "i64" else f"sext {self.kind} {integer} to i64"
 
     def character(self, letter: str) -> str:
         """The address of a letter."""
@@ -158,12 +126,12 @@ class _Function:
         governed = self.library.governed
         if governed:
             most = code.intrinsic("umax", "i64", 1, "%n", "%m")
-            large = code.op(f"icmp ugt i64 {most}, {_SMALL}")
+            large = code.op(f"icmp ugt i64 {most}, {self.small}")
             self._where(large, products.ENTER)
         code.call(symbol, "void", *[("ptr", x) for x in (*arguments, info)])
         if governed:
             self._where(large, products.LEAVE)
-        return code.op(self.wide(code.op(f"load {self.library.integer}, ptr {info}")))
+        return code.op(self.wide(code.op(f"load {self.kind}, ptr {info}")))
 
     def asked(self, name: str, *arguments: str, work: str, rest: Sequence[str] = ()) -> str:
         """The address of the length of the workspace that a function of LAPACK asks for, at most `work`.  arguments: those before it;
@@ -384,7 +352,7 @@ def _sign_and_logarithm(f: _Function) -> list[str]:
     f.copy_in("a", matrix, "%n", "%n")
     info = f.lapack("getrf", n, n, matrix, n, pivots)
     code.libm_call("log", float64, 1, "0x3FF0000000000000")  # which declares it
-    f.helper(_DETERMINANT.format(integer=f.library.integer, wide=f.wide("%pivot.read"), log=libm_symbol("log", float64)))
+    f.helper(_DETERMINANT.format(integer=f.kind, wide=f.wide("%pivot.read"), log=libm_symbol("log", float64)))
     found = code.op(f"call {{ double, double }} @determinant(i64 %n, ptr {matrix}, ptr {pivots})")
     fine = code.op(f"icmp eq i64 {info}, 0")
     parts = [code.op(f"extractvalue {{ double, double }} {found}, {k}") for k in (0, 1)]
@@ -442,18 +410,20 @@ def _singular_values(f: _Function) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Routine:
-    """write: appends what a function does.  flags, operands, outputs: its parameters.  by_numpy: whether eager mode calls NumPy."""
+    """write: appends what a function does.  flags, operands, outputs: its parameters.  is_wide: whether it
+    computes in float64 whatever the dtype.  small: rows and columns up to which OpenBLAS computes on one thread."""
 
     write: Callable[[_Function], None]
     operands: tuple[str, ...] = ("a",)
     outputs: tuple[str, ...] = ("out",)
     flags: tuple[str, ...] = ()
-    by_numpy: bool = True
+    is_wide: bool = True
+    small: int = _SMALL
 
 
 _ROUTINES: Final = {
     "gesv": _Routine(_solve, ("a", "b")),
-    "trtrs": _Routine(_substitute, ("a", "b"), flags=("unitriangular", "upper"), by_numpy=False),
+    "trtrs": _Routine(_substitute, ("a", "b"), flags=("unitriangular", "upper"), is_wide=False, small=0),
     "potrf": _Routine(_cholesky),
     "inverse": _Routine(_invert),
     "determinant": _Routine(_determinant),
@@ -469,7 +439,7 @@ def _linked(routine: str, dtype: DType) -> int:
     """The address of a function, whose code is never unloaded.  Its parameters: flags (i1), the rows and columns of its last operand (i64),
     its operands, each with the elements from row to row and from column to column, its outputs, and scratch memory."""
     r, memory = _ROUTINES[routine], lane_type(dtype)
-    f = _Function(_of_numpy(), memory, "double") if r.by_numpy else _Function(_of_scipy(), memory, memory)
+    f = _Function(memory, "double" if r.is_wide else memory, r.small)
     r.write(f)
     parameters = [*[f"i1 %{flag}" for flag in r.flags], "i64 %n", "i64 %m"]
     parameters += [f"ptr %{x}, i64 %{x}.down, i64 %{x}.across" for x in r.operands]
@@ -490,3 +460,50 @@ def _linked(routine: str, dtype: DType) -> int:
 def symbols(called: Iterable[tuple[str, DType]]) -> dict[str, int]:
     """The names under which programs call functions, and their addresses."""
     return {symbol(routine, dtype): _linked(routine, dtype) for routine, dtype in called}
+
+
+# -- eager mode
+_EAGER: Final = "tracejit_substitute"
+_SYSTEMS: Final = """
+declare i64 @{symbol}(i1, i1, i64, i64, ptr, i64, i64, ptr, i64, i64, ptr, ptr)
+define internal i64 @systems(
+  ptr %a, ptr %b, ptr %out, ptr %scratch, i64 %count, i64 %n, i64 %m, i64 %apart, i64 %which
+) {{
+entry:
+  %upper = trunc i64 %which to i1
+  %second = lshr i64 %which, 1
+  %unit = trunc i64 %second to i1
+  %elements = mul i64 %n, %m
+  br label %system
+system:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %following ]
+  %a.offset = mul i64 %i, %apart
+  %a.at = getelementptr {number}, ptr %a, i64 %a.offset
+  %offset = mul i64 %i, %elements
+  %b.at = getelementptr {number}, ptr %b, i64 %offset
+  %out.at = getelementptr {number}, ptr %out, i64 %offset
+  %info = call i64 @{symbol}(
+    i1 %unit, i1 %upper, i64 %n, i64 %m, ptr %a.at, i64 %n, i64 1, ptr %b.at, i64 %m, i64 1, ptr %out.at, ptr %scratch
+  )
+  %solved = icmp eq i64 %info, 0
+  br i1 %solved, label %following, label %done
+following:
+  %i.next = add i64 %i, 1
+  %again = icmp slt i64 %i.next, %count
+  br i1 %again, label %system, label %done
+done:
+  ret i64 %info
+}}
+"""
+
+
+def systems(dtype: DType) -> Callable[..., int]:
+    """`systems(a, b, out, scratch, count, n, m, apart, which)`, a built-in function: so many triangular systems, in contiguous arrays.
+
+    `apart` numbers are between two matrices of `a`; `which` is 1 for upper triangles, and 2 more for those with ones on the diagonal.  The
+    position, from 1, of a 0 on a diagonal is returned, or 0."""
+    name = symbol("trtrs", dtype)
+    text = _SYSTEMS.format(symbol=name, number=lane_type(dtype)) + entry_text(_EAGER, "systems", 4, 5, 3)
+    address, owner = link(text, _EAGER, computes=True, imports=symbols([("trtrs", dtype)]))
+    call: Callable[..., int] = builtin_function("solve_triangular", address, FASTCALL, owner)
+    return call

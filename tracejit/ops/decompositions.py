@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import scipy
 
+from tracejit.core import kernels
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import from_numpy_dtype, int64
 from tracejit.core.interrupts import is_foreign
@@ -170,12 +171,22 @@ def _substitute(a: Any, b: Any, upper: bool, unitriangular: bool) -> Any:
     out = np.empty((*batch, *b.shape[-2:]), b.dtype)
     if not out.size:
         return out
-    left, right = np.broadcast_to(a, (*batch, *a.shape[-2:])), np.broadcast_to(b, out.shape)
-    trtrs = scipy.linalg.lapack.dtrtrs if b.dtype == np.float64 else scipy.linalg.lapack.strtrs
-    for i in np.ndindex(*batch):
-        out[i], info = trtrs(left[i], right[i], lower=not upper, unitdiag=unitriangular)
-        if info > 0:
-            raise LinAlgError(f"linalg.solve_triangular(): the matrix is singular: element {info - 1} of its diagonal is 0")
+    n, m = b.shape[-2:]
+    solve_all = kernels.kernel(kernels.TRIANGULAR_SYSTEMS, from_numpy_dtype(b.dtype))
+    if solve_all is not None:
+        is_one = all(size == 1 for size in a.shape[:-2])
+        left = np.require(a if is_one else np.broadcast_to(a, (*batch, n, n)), requirements=("C", "A"))
+        right, scratch = np.require(np.broadcast_to(b, out.shape), requirements=("C", "A")), np.empty(n * (n + m))
+        which, apart = upper + 2 * unitriangular, 0 if is_one else n * n
+        info = solve_all(left, right, out, scratch, out.size // (n * m), n, m, apart, which)
+    else:
+        trtrs, info = scipy.linalg.lapack.dtrtrs if b.dtype == np.float64 else scipy.linalg.lapack.strtrs, 0
+        left, right = np.broadcast_to(a, (*batch, n, n)), np.broadcast_to(b, out.shape)
+        for i in np.ndindex(*batch):
+            if info == 0:
+                out[i], info = trtrs(left[i], right[i], lower=not upper, unitdiag=unitriangular)
+    if info > 0:
+        raise LinAlgError(f"linalg.solve_triangular(): the matrix is singular: element {info - 1} of its diagonal is 0")
     return out
 
 
