@@ -14,10 +14,13 @@ import numpy as np
 import pytest
 
 import tracejit as T
+from tests.graph_programs import f64, op
 from tracejit.core import kernels
 from tracejit.core.op import REGISTRY, Kind
+from tracejit.ir.tracer import trace
 from tracejit.llvm import driver, lapack, lapack_library
 from tracejit.runtime.host import HostProgram
+from tracejit.runtime.program import build
 
 Function = Callable[..., Any]
 
@@ -338,12 +341,22 @@ def test_other_backends_have_numpy_solve(backend: str) -> None:
         compiled(T.zeros(2, 3, 3, dtype=T.float64), numbers(3, 2))
 
 
+def test_a_printed_program_has_numpy_solve() -> None:
+    graph = trace(lambda a, b: op("inv", op("solve", a, b)), [f64(2, 3, 3), f64(3, 3)])
+    program, scope = build(graph, {}), dict[str, Any]()
+    exec(program.source(), scope)
+    a, b = matrices(2, 3, 3).numpy(), matrices(3, 3, seed=5).numpy()
+    np.testing.assert_allclose(scope["run"](a, b)[0], program.run((a, b), ())[0], rtol=1e-9)
+    assert scope["run"](a, b * 0) == program.run((a, b * 0), ()) == 2
+
+
 def test_what_lapack_computes_names_its_routine() -> None:
-    assert all((op.routine is not None) == (op.kind is Kind.LAPACK) for op in REGISTRY.values())
+    assert all((each.routine is not None) == (each.kind is Kind.LAPACK) for each in REGISTRY.values())
 
 
 _PROCESS = """
 import numpy as np, tracejit as T
+from tracejit.ir.tracer import trace
 from tracejit.llvm import driver
 from tracejit.native import object_cache
 f = T.compile(lambda a, b: T.linalg.solve(a + 1, b), wait=True)

@@ -167,14 +167,14 @@ def both(x, w, scale, g, h):
 
 def test_an_exit_an_unexpected_array_and_an_operation_of_the_library_are_told(tmp_path: Path) -> None:
     gather = trace(lambda x, k: op("gather", x, k, dim=0), [f64(5), i64(2)])
-    inverse = trace(lambda x: op("inv", x), [f64(2, 2)])
+    minors = trace(lambda x: op("cofactor", x), [f64(2, 2)])
     k = np.array([0, 7])
     calls = {
         "exit": (build(gather, {}).source(), "run", [np.zeros(5), k]),
         "array": (build(gather, {}).source(), "run", [np.zeros(10)[::2], k]),
-        "operation": (build(inverse, {}).source(), "run", [np.eye(2)]),
+        "operation": (build(minors, {}).source(), "run", [np.eye(2)]),
     }
     found = {name: result for name, (result, _) in alone(calls, tmp_path / "calls").items()}
     assert found["exit"] == build(gather, {}).run((np.zeros(5), k), ())
     assert "expected an array of float64 of shape (5,) and strides (8,), got float64" in found["array"]
-    assert "NotImplementedError" in found["operation"] and "inv is computed by" in found["operation"]
+    assert "NotImplementedError" in found["operation"] and "cofactor is computed by" in found["operation"]

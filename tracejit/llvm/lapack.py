@@ -17,6 +17,7 @@ from functools import cache
 from typing import Final
 
 from tracejit.core.dtypes import DType, float64
+from tracejit.core.uninterrupted import uninterrupted_result
 from tracejit.cpython import c_api
 from tracejit.cpython.array_function import entry_text
 from tracejit.cpython.builtin_functions import FASTCALL, builtin_function
@@ -504,6 +505,7 @@ def systems(dtype: DType) -> Callable[..., int]:
     position, from 1, of a 0 on a diagonal is returned, or 0."""
     name = symbol("trtrs", dtype)
     text = _SYSTEMS.format(symbol=name, number=lane_type(dtype)) + entry_text(_EAGER, "systems", 4, 5, 3)
-    address, owner = link(text, _EAGER, computes=True, imports=symbols([("trtrs", dtype)]))
+    imports = uninterrupted_result(lambda: symbols([("trtrs", dtype)]))
+    address, owner = link(text, _EAGER, computes=True, imports=imports)
     call: Callable[..., int] = builtin_function("solve_triangular", address, FASTCALL, owner)
     return call
