@@ -164,6 +164,15 @@ def trained(w: Any, xs: Any) -> Any:
     return loss.detach()
 
 
+def solved(h: Any, w: Any, n: int) -> Any:  # a system on one of the paths
+    for _ in range(n):
+        if h.sum() > 2:
+            h = T.linalg.solve(w @ w.T + T.eye(3, dtype=T.float64), h)
+        else:
+            h = h + w[0] * 0.5
+    return h
+
+
 def hidden_weight(h: Any, n: int) -> Any:
     w = T.ones(2, dtype=T.float64, requires_grad=True)
     for _ in range(n):
@@ -184,6 +193,7 @@ PROGRAMS: dict[Any, tuple[Given, dict[str, Any]]] = {
     used_after_the_loop: (lambda k: (weight(k, 3), weight(k + 9, 3), 10), {"exact": True}),
     with_numbers: (lambda k: (normal(k, 3), weight(k, 3), 2.0), {}),
     trained: (lambda k: (weight(k, 3), normal(k, 9)), {}),
+    solved: (lambda k: (normal(k, 3), weight(k, 3, 3), 9), {}),
     hidden_weight: (lambda k: (normal(k, 2), 12), {"exact": True}),
 }
 

@@ -623,7 +623,7 @@ class _Body:
         assert isinstance(aval, Aval)
         *_, rows, columns = aval.shape
         one = self._add("eye", Aval((rows, columns), aval.dtype), rows=rows, columns=columns, dtype=aval.dtype)
-        return self._add("where", aval, mask, place, one)
+        return self._merge(mask, place, one)
 
     def _is_integer(self, place: StepValue) -> bool:
         kind = self.kinds[place][0]
@@ -720,9 +720,13 @@ class _Body:
             return case if other == no else self._add("logical_or", _TRUTH, case, other)
         if aval == _TRUTH and one == no:
             return self._not(case) if other == yes else self._add("logical_and", _TRUTH, self._not(case), other)
-        if self.kinds[one][1] or self.kinds[other][1]:
-            return self._add("phi", aval, case, one, other, requires_grad=True)
-        return self._add("where", aval, case, one, other)
+        return self._merge(case, one, other)
+
+    def _merge(self, case: StepValue, one: StepValue, other: StepValue) -> StepValue:
+        """One value where a case holds, another one where it does not."""
+        requires_grad = self.kinds[one][1] or self.kinds[other][1]
+        aval: Any = self.kinds[one][0]
+        return self._add("phi" if requires_grad else "where", aval, case, one, other, requires_grad=requires_grad)
 
 
 def _item(k: int) -> StepValue:

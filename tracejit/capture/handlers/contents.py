@@ -180,7 +180,7 @@ class ContentHandlers(Handlers):
         self.limited: set[int] = journal.set()  # ids of lists and deques whose length the program has compared with something
         # By id: lists and deques of which the run has read and changed the ends only.
         self.ends: dict[int, SequenceEnds] = journal.dictionary()
-        self._empty: set[int] = journal.set()  # ids of outside objects that have no content to guard
+        self._empty: set[int] = set()  # ids of outside objects that have no content to guard, which holds once and for all
 
     # -- keys
     def key_expression(self, key: Any) -> Expr | None:
