@@ -34,7 +34,7 @@ from tracejit.capture.call_sites import user_line
 from tracejit.capture.defects import stop_for_defect
 from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.handlers.symbols import is_symbolic
-from tracejit.capture.loop_emission import LoopResults, emit_loop
+from tracejit.capture.loop_emission import LoopResults, emit_loop, room_for
 from tracejit.capture.loop_steps import LIVE_IN, SHARED, RecordingPoint, StepValue, outside_value
 from tracejit.capture.path_tree import (
     BASE,
@@ -75,7 +75,7 @@ from tracejit.core.dtypes import FROM_NUMPY, int64
 from tracejit.core.floating import quietly
 from tracejit.core.interpreter import state
 from tracejit.core.op import REGISTRY
-from tracejit.ir.graph import Body, Graph, Literal, Node
+from tracejit.ir.graph import Body, Graph, Node
 from tracejit.ir.interpreter import NodeFailed, Runner
 from tracejit.ops.movement.views import detach
 from tracejit.tensor import Tensor
@@ -93,14 +93,6 @@ _MOST_NODES: Final = 30_000
 """Operations of all bodies that a recording makes, at most: one is made for each path that is found."""
 _MOST_RESTARTS: Final = 4
 """How often the paths may be forgotten because one of them does not go with the others, at most."""
-
-
-def _capacity(steps: int) -> int:
-    """The steps that a node has room for, where a recorded call has made so many: a power of two, or three quarters of one."""
-    wanted, size = steps + steps // 4 + 1, 8
-    while size < wanted:
-        size *= 2
-    return size - size // 4 if size - size // 4 >= wanted else size
 
 
 def _replaced(x: Any, originals: dict[int, Tensor]) -> Any:
@@ -761,7 +753,7 @@ class LoopRun:
         values = [x for k, slot in enumerate(tree.slots) if slot.requires_grad and (x := self._entered_number(k)) is not None]
         if len({*values}) < len(values) or not {*tree.shared}.isdisjoint(values):
             raise Refused("it is given one tensor that requires grad twice")
-        count = self.made if tree.is_counted else _capacity(self.made)
+        count = self.made if tree.is_counted else room_for(self.made)
         results = self._emit_on_tape(graph, places, carried, count)
         at = dict(zip(carried, results.ends, strict=True))
         if not tree.is_counted:
@@ -813,10 +805,8 @@ class LoopRun:
 
     def _take(self, tensor: Tensor) -> Any:
         """The value of a tensor, guarded; it is no branch of the program's."""
-        interpreter, value = self.interpreter, tensor._array.item()
-        expected = (("expected", Literal(value)),)
-        operands = (interpreter.values[id(tensor)],)
-        interpreter.nodes.append(Node(interpreter._guard, operands, expected, (), interpreter._line()))
+        value = tensor._array.item()
+        self.interpreter.require(tensor, value)
         return value
 
     def _without_gradient(self, v: Any) -> int:

@@ -25,7 +25,7 @@ from tracejit.passes.loop_gradient import differentiable_loop
 from tracejit.passes.partition import extracted_numbers, read_values, saved_values
 from tracejit.tensor import Tensor
 
-__all__ = ["LoopResults", "emit_loop"]
+__all__ = ["LoopResults", "emit_loop", "room_for"]
 
 
 class LoopResults(NamedTuple):
@@ -100,6 +100,13 @@ def emit_loop(
         [y if v in marked or not y.requires_grad else detach(y) for v, y in zip(collected, rows, strict=False)],
         {k: y if entered[k].requires_grad or not y.requires_grad else detach(y) for k, y in zip(order, history, strict=False)},
     )
+
+
+def room_for(steps: int) -> int:
+    """The steps that a node has room for, where a recorded call has made so many: a quarter more, in 4 binary digits."""
+    wanted = steps + steps // 4 + 1
+    unit = max(4, 1 << max(0, wanted.bit_length() - 4))
+    return -(-wanted // unit) * unit
 
 
 def _values_read(body: Graph) -> tuple[list[int], bool]:

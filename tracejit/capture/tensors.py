@@ -771,6 +771,11 @@ class RecordingInterpreter(StateRecorder):
             self.nodes.append(Node(REGISTRY["write"], operands, (), (self._define(tensor),), line))
         return True
 
+    def require(self, tensor: Tensor, value: bool | int | float) -> None:
+        """Append a guard on the single element of a tensor, which is no branch of the program's."""
+        expected = (("expected", Literal(value)),)
+        self.nodes.append(Node(self._guard, (self.values[id(tensor)],), expected, (), self._line()))
+
     def make_state(self, generator: Any, op: Any, attributes: Mapping[str, Any]) -> Any:
         """The state of a new generator; recorded if the call has created the generator, which begins in the same state in each
         call."""

@@ -5,8 +5,9 @@ Steps are described and compared as those of `scan` are (library_loops.py); the 
 steps in a row that do the same are enough, if the second one leaves all that it can find as it was.  Steps before these two stay
 as they are, each with a guard on its condition, and so does the guard of the first of the two.
 
-There is no such node where something that is carried requires grad: a backward pass needs what each step has computed, so its
-memory would grow with an unknown number.  The recording says why a `while_loop` is no node (`remarks`)."""
+Where something that is carried requires grad, a backward pass needs what each step has computed.  So the loop is a node with room for
+so many steps (`room_for`), of which those after the last one leave what they find; a call of more steps leaves the program.  The
+recording says why a `while_loop` is no node (`remarks`)."""
 
 from __future__ import annotations
 
@@ -17,12 +18,17 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tracejit.capture.call_sites import user_line
+from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.library_loops import describe_library_step, library_body
+from tracejit.capture.loop_emission import emit_loop, room_for
 from tracejit.capture.loop_steps import LIVE_IN, LoopStep, RecordingPoint, StepValue, outside_value
 from tracejit.capture.recording.journal import Topic
 from tracejit.capture.snapshots import Snapshot, only_computes, only_reads, reachable_state
 from tracejit.core.dtypes import bool_
-from tracejit.ir.graph import Body, Graph
+from tracejit.core.floating import quietly
+from tracejit.core.op import REGISTRY
+from tracejit.ir.graph import Body, Graph, Node
+from tracejit.ir.interpreter import Runner
 from tracejit.ir.loop import WHILE
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.movement.views import detach, reshape
@@ -116,9 +122,12 @@ def record_while_loop(
             and only_computes(recorder, last.point.mark)
             and _carries_same_objects(interpreter, begin, before, carried)
         ):
-            why = _gradient(interpreter, begin.carried, carried)
-            if not why:
+            shared = [x[1] for x in body[1] if x[0] != LIVE_IN]
+            if not _has_gradient(interpreter, begin.carried, carried):
                 return _emit_while_loop(interpreter, begin, carried, *body, keeps_guard=begin is not entry)
+            why = _given_twice(interpreter, begin.carried, shared)
+            if not why:
+                return _emit_with_room(interpreter, begin, carried, *body, keeps_guard=begin is not entry)
         else:
             begin, described = first, latest
         last = now
@@ -163,12 +172,17 @@ def _carries_same_objects(
     return all(x is y or min(pair) >= begin.point.values for x, y, pair in zip(before, carried, values, strict=True))
 
 
-def _gradient(interpreter: RecordingInterpreter, entered: Sequence[Any], carried: Sequence[Any]) -> str:
-    """Why a gradient may be wanted of what steps have made; what is carried on as it is stays the same object."""
-    marked = any(
-        x is not y and interpreter.value_of(y) in interpreter.requires_grad for x, y in zip(entered, carried, strict=True)
-    )
-    return "what it carries on requires grad, and a backward pass needs what each step has made" if marked else ""
+def _has_gradient(interpreter: RecordingInterpreter, entered: Sequence[Any], carried: Sequence[Any]) -> bool:
+    """Whether a gradient may be wanted of what steps have made; what is carried on as it is stays the same object."""
+    marked = interpreter.requires_grad
+    return any(x is not y and interpreter.value_of(y) in marked for x, y in zip(entered, carried, strict=True))
+
+
+def _given_twice(interpreter: RecordingInterpreter, entered: Sequence[Any], shared: Sequence[int]) -> str:
+    """Why the order in which a gradient is added up would be another one; "" if it would not."""
+    values = [v for x in entered if (v := interpreter.value_of(x)) in interpreter.requires_grad]
+    twice = len({*values}) < len(values) or not {*values}.isdisjoint(shared)
+    return "it is given one tensor that requires grad twice" if twice else ""
 
 
 def _emit_while_loop(
@@ -182,14 +196,63 @@ def _emit_while_loop(
     """Put one node in the place of those from `begin` on.  graph: a step and the condition after it; places: of its inputs.
     keeps_guard: the guard on the condition of the first step, which is the first node, stays: the tensors of the steps before it
     may be in use elsewhere."""
-    go = graph.outputs[-1]
-    unread = max(graph.avals) + 1  # the body is given the truth value that was found last
-    avals = {**graph.avals, unread: graph.avals[go]}  # type: ignore[index]
-    body = replace(
-        graph, inputs=(unread, *graph.inputs), avals=avals, outputs=(go, *graph.outputs[:-1]), requires_grad=frozenset()
-    )
-    given = [*begin.carried, *[outside_value(interpreter, x[1]) for x in places if x[0] != LIVE_IN]]
-    interpreter.truncate(replace(begin.point.mark, nodes=begin.point.mark.nodes + keeps_guard))
+    body = replace(_with_condition(graph), requires_grad=frozenset())
+    given = [*begin.carried, *_shared(interpreter, begin, places, keeps_guard)]
     given = [detach.of(x) if isinstance(x, Tensor) and x.requires_grad else x for x in given]
     _, *ends = WHILE.of(begin.test, *given, body=Body(body), carried=1 + len(carried))
     return [x if x is y else z for x, y, z in zip(begin.carried, carried, ends, strict=True)]
+
+
+def _with_condition(graph: Graph) -> Graph:
+    """The body of a step that is given the truth value that was found last, and gives the next one first."""
+    go = graph.outputs[-1]
+    given = max(graph.avals) + 1
+    avals = {**graph.avals, given: graph.avals[go]}  # type: ignore[index]
+    return replace(graph, inputs=(given, *graph.inputs), avals=avals, outputs=(go, *graph.outputs[:-1]))
+
+
+def _shared(interpreter: RecordingInterpreter, begin: _StepStart, places: Sequence[StepValue], keeps_guard: bool) -> list[Any]:
+    """What all steps share; the nodes of the steps are removed."""
+    shared = [outside_value(interpreter, x[1]) for x in places if x[0] != LIVE_IN]
+    interpreter.truncate(replace(begin.point.mark, nodes=begin.point.mark.nodes + keeps_guard))
+    return shared
+
+
+def _emit_with_room(
+    interpreter: RecordingInterpreter,
+    begin: _StepStart,
+    carried: Sequence[Any],
+    graph: Graph,
+    places: Sequence[StepValue],
+    keeps_guard: bool,
+) -> list[Any]:
+    """The same for a loop that gradients go through."""
+    body = _with_condition(graph)
+    entered = [begin.test, *begin.carried]
+    shared = _shared(interpreter, begin, places, keeps_guard)
+    steps, run = 0, Runner(body)
+    arrays = [x._array if isinstance(x, Tensor) else plain(x) for x in (*entered, *shared)]
+    while arrays[0]:
+        arrays[: len(entered)] = quietly(run, arrays)
+        steps += 1
+    results = emit_loop(_while_it_goes_on(body), entered, (), shared, room_for(steps), False, of_paths=True)
+    go, *ends = results.ends
+    interpreter.require(go, False)
+    return [x if x is y else z for x, y, z in zip(begin.carried, carried, ends, strict=True)]
+
+
+def _while_it_goes_on(body: Graph) -> Graph:
+    """A body that leaves what it finds where its first input, which says whether there is a further step, does not hold."""
+    go, fresh = body.inputs[0], max(body.avals) + 1
+    nodes, avals, outputs, marked = list(body.nodes), dict(body.avals), list(body.outputs), set(body.requires_grad)
+    for k, (v, end) in enumerate(zip(body.inputs, body.outputs, strict=False)):
+        if v == end:
+            continue
+        op = "logical_and" if not k else "phi" if end in marked else "where"
+        operands = (go, end) if not k else (go, end, v)
+        nodes.append(Node(REGISTRY[op], operands, (), (fresh,)))
+        avals[fresh] = body.avals[v]
+        if end in marked:
+            marked.add(fresh)
+        outputs[k], fresh = fresh, fresh + 1
+    return replace(body, nodes=tuple(nodes), avals=avals, outputs=tuple(outputs), requires_grad=frozenset(marked))
