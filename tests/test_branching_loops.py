@@ -697,7 +697,7 @@ REFUSED: dict[Any, str] = {
     texts: "'last' is another str after each step",
     shapes: "'x' holds other kinds of things after some steps",
     view_of_a_row: "a step leaves a view of what it was given",
-    over_a_list: "it goes over neither a range nor a tensor that needs no gradient",
+    over_a_list: "it goes over neither a range nor a tensor",
     decomposes: "a step has NumPy or SciPy compute pinv",
     items_and_variables: "an item of a list that is more than joined is a variable, too",
 }  # fmt: skip

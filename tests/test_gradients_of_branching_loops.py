@@ -136,6 +136,12 @@ def at_its_parameter(w: Any, n: int) -> Any:  # the state is the parameter itsel
     return h
 
 
+def over_embeddings(h: Any, table: Any, words: Any) -> Any:
+    for x in table[words]:
+        h = h * x + x if h.sum() < 1 else h * 0.5 - x
+    return h
+
+
 def used_after_the_loop(x: Any, w: Any, n: int) -> Any:
     y = x * 2
     h = y
@@ -190,6 +196,7 @@ PROGRAMS: dict[Any, tuple[Given, dict[str, Any]]] = {
     best: (lambda k: (weight(k, 3), normal(k, 9)), {}),
     drawn: (lambda k: (normal(k, 3), weight(k, 3), 10), {}),
     at_its_parameter: (lambda k: (weight(k, 3), 8), {"exact": True}),
+    over_embeddings: (lambda k: (normal(k, 3), weight(k, 4, 3), T.tensor([1, 2, k % 4, 1, 0, 2, 3, 2])), {"exact": True}),
     used_after_the_loop: (lambda k: (weight(k, 3), weight(k + 9, 3), 10), {"exact": True}),
     with_numbers: (lambda k: (normal(k, 3), weight(k, 3), 2.0), {}),
     trained: (lambda k: (weight(k, 3), normal(k, 9)), {}),

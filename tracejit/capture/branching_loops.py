@@ -869,7 +869,7 @@ class LoopRun:
     def refuse_elements(self, elements: Iterator[Any]) -> tuple[int, Any]:
         """Stop the recording, since a node cannot go over these elements, and make all steps in Python."""
         self.recorder.stop(
-            "outlined_loop", f"the loop at {self.line}: it goes over neither a range nor a tensor that needs no gradient"
+            "outlined_loop", f"the loop at {self.line}: it goes over neither a range nor a tensor"
         )
         return self._steps_in_python(elements)
 

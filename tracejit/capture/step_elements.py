@@ -75,7 +75,7 @@ def step_elements(recorder: Recorder, pattern: Any, values: Iterator[Any], is_co
 
 
 def _rows(recorder: Recorder, value: Any) -> Elements | None:
-    if type(value) is not Tensor or not value.ndim or value.requires_grad or recorder.stopped:
+    if type(value) is not Tensor or not value.ndim or recorder.stopped:
         return None
     recorder.sizes.pin(value)
     recorder.inspect(value)
