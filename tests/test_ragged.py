@@ -397,3 +397,129 @@ def test_maxima_of_no_rows_raise_as_in_eager_mode() -> None:
     with pytest.raises(type(theirs.value)) as ours:
         compiled(x, T.tensor(0))
     assert str(ours.value) == str(theirs.value)
+
+
+# -- writes of what a mask selects
+def scaled_where(x: Any, y: Any) -> Any:
+    x = x.clone()
+    x[x < 0] *= -0.9
+    return x, y
+
+
+def taken_over(x: Any, y: Any) -> Any:
+    mask = x < y
+    x[mask] = y[mask] * 2 + 1
+    return x, mask
+
+
+def bounced(x: Any, y: Any) -> Any:
+    for _ in range(5):
+        y = y - 0.3
+        x = x + y
+        below = x < 0
+        x[below] = -x[below]
+        y[below] *= -0.9
+    return x, y
+
+
+def rows_where(x: Any, y: Any) -> Any:
+    mask = x.sum(1) > 0
+    x[mask] += y[mask]
+    x[mask] -= 1.0
+    return x, mask
+
+
+def used_afterwards(x: Any, y: Any) -> Any:
+    mask = x > 0
+    before = x[mask]
+    x[mask] = y[mask]
+    x.mul_(2.0)
+    return before.sum(), x, x[mask].sum()
+
+
+def of_a_view(x: Any, y: Any) -> Any:
+    column = x[:, 0]
+    column[column < 0] = 0.0 - column[column < 0]
+    return x, y
+
+
+def infinite(x: Any, y: Any) -> Any:
+    mask = x > 0
+    x[mask] = (x[mask]).log() + 1 / x[mask]
+    return x, y
+
+
+def differentiated(x: Any, y: Any) -> Any:
+    x = x * 1.0
+    mask = x.detach() > 0
+    x[mask] = x[mask] * y[mask]
+    return (x * x).sum(), y
+
+
+WRITES: dict[Any, Callable[[int], tuple[Any, ...]]] = {
+    scaled_where: lambda k: (numbers(k, 40), numbers(k + 50, 40)),
+    taken_over: lambda k: (numbers(k, 5, 8), numbers(k + 50, 5, 8)),
+    bounced: lambda k: (numbers(k, 40).abs(), numbers(k + 50, 40)),
+    rows_where: lambda k: (numbers(k, 20, 3), numbers(k + 50, 20, 3)),
+    used_afterwards: lambda k: (numbers(k, 40), numbers(k + 50, 40)),
+    of_a_view: lambda k: (numbers(k, 30, 2), numbers(k, 2)),
+    infinite: lambda k: (numbers(k, 40), numbers(k, 2)),
+    differentiated: lambda k: (numbers(k, 40).requires_grad_(), numbers(k + 50, 40)),
+}
+
+
+def numbers(call: int, *shape: int) -> Any:
+    return T.tensor(np.random.default_rng(call).normal(size=shape))
+
+
+@pytest.mark.parametrize("program", WRITES, ids=lambda f: f.__name__)
+def test_one_recording_serves_writes_of_what_a_mask_selects(program: Any) -> None:
+    compiled = T.compile(program)
+    for k in range(8):
+        results = []
+        for function in (program, compiled):
+            given = WRITES[program](k)
+            found = function(*given)
+            if found[0].requires_grad:
+                found[0].backward()
+            results.append([*found, *given, *[x.grad for x in given if x.is_leaf and x.grad is not None]])
+        for a, b in zip(*results, strict=True):
+            assert (a.shape, a.dtype) == (b.shape, b.dtype)
+            np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-12)
+    assert compiled.stats.traces <= 2, compiled.explain()
+
+
+def selected_twice(x: Any) -> Any:
+    part = x[x > 0]
+    other = part
+    part *= 2
+    return other.sum(), part.sum()
+
+
+def with_a_view(x: Any) -> Any:
+    part = x[x > 0]
+    first = part[:1]
+    part *= 2
+    return first.sum(), part.sum()
+
+
+def of_integers(x: Any) -> Any:
+    count = (x * 10).long()
+    count[count > 0] *= 3
+    return count, x
+
+
+def another_mask(x: Any) -> Any:
+    x = x.clone()
+    x[x.flip(0) > 0] = x[x > 0]
+    return x, x.sum()
+
+
+@pytest.mark.parametrize("program", [selected_twice, with_a_view, of_integers, another_mask], ids=lambda f: f.__name__)
+def test_ragged_tensors_that_are_changed_in_place_are_what_eager_mode_has(program: Any) -> None:
+    compiled = T.compile(program)
+    for k in range(6):
+        x = numbers(k, 40)
+        x = T.cat([x, -x.flip(0)])  # as many above zero as below, in whatever order
+        for a, b in zip(program(x), compiled(x), strict=True):
+            np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-12)

@@ -868,9 +868,7 @@ class LoopRun:
 
     def refuse_elements(self, elements: Iterator[Any]) -> tuple[int, Any]:
         """Stop the recording, since a node cannot go over these elements, and make all steps in Python."""
-        self.recorder.stop(
-            "outlined_loop", f"the loop at {self.line}: it goes over neither a range nor a tensor"
-        )
+        self.recorder.stop("outlined_loop", f"the loop at {self.line}: it goes over neither a range nor a tensor")
         return self._steps_in_python(elements)
 
     def _steps_in_python(self, elements: Iterator[Any], done: tuple[int, Any] | None = None) -> tuple[int, Any]:

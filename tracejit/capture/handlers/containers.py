@@ -476,6 +476,8 @@ class ContainerHandlers(Handlers):
             value = recorder.arrays.as_operand(value)
             key = self._tensor_key(recorder.number_calls.index_of(key))
             value = value if is_symbolic(value) else recorder.contents.as_key(value)
+            if store is Tensor.__setitem__ and recorder.ragged.store(owner, key, value):
+                return
             recorder.contents.read_content((key, value), deep=True)
             recorder.inspect_all((owner, key, value))
             self.native(lambda: store(owner, key, value))

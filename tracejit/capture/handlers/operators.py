@@ -264,7 +264,9 @@ class OperatorHandlers(Handlers):
         """left <symbol> right by a method of Tensor; ABSENT if user code may take part."""
         recorder = self.recorder
         method, in_place_method, reflected = _METHODS[symbol]
-        if not in_place and (result := recorder.ragged.operator(method, reflected, left, right)) is not ABSENT:
+        ragged = recorder.ragged
+        result = ragged.in_place(method, left, right) if in_place else ragged.operator(method, reflected, left, right)
+        if result is not ABSENT:
             return result
         for operand, methods in (
             (left, (in_place_method, method) if in_place else (method,)),

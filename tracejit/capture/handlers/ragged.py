@@ -51,6 +51,8 @@ _SPLIT: Final = 1 << 18
 _SPARSE, _SPARSE_OF_MANY, _MANY = 4, 2, 1 << 16
 """A mask must select at least one in _SPARSE rows, or one in _SPARSE_OF_MANY rows of tensors with more than _MANY elements.  If
 it selects fewer, computing all rows costs more than a recording for each size."""
+_FEW: Final = 1 << 12
+"""Elements of a tensor that are so few that it may select any number of its rows, none among them."""
 _REDUCTIONS: Final = ("sum", "mean", "amax", "amin", "max", "min", "logsumexp", "var")
 _ALONG_ROWS: Final = ("argmax", "argmin", "norm", "cumsum", "any", "all", "prod")
 _NORMALISERS: Final = ("softmax", "log_softmax")
@@ -228,6 +230,53 @@ class RaggedHandlers(Handlers):
         begins = last.start is None or (type(last.start) is int and last.start == 0)  # comparing a symbolic number adds a guard
         return self._prefix(owner, key, tuple(before), last.stop) if begins else ABSENT
 
+    def store(self, owner: Any, key: Any, value: Any) -> bool:
+        """Record `owner[mask] = value`, for a ragged tensor that the mask selects, as a write of all of `owner`.  Returns whether it
+        has: not for other operands."""
+        if not self._is_on or not type(owner) is type(key) is type(value) is Tensor or key._array.dtype.kind != "b":
+            return False
+        rows, dims, shape = self.rows_of(value), key._array.ndim, owner._array.shape
+        number = self._number_of(key) if rows is not None and dims and key._array.shape == shape[:dims] else None
+        if rows is None or number is None or (selection := self._selections.get(("mask", number))) is None:
+            return False
+        is_like = rows.values._array.shape[1:] == shape[dims:] and value._array.dtype == owner._array.dtype
+        if selection[1] is not rows.indices or not is_like or (owner.is_leaf and owner._requires_grad):
+            return False
+        self.recorder.inspect_all((owner, key))
+        values = self._native(lambda: rows.values.reshape(*owner.shape))
+        mask = self._native(lambda: key.reshape(*key.shape, *(1,) * (len(shape) - dims)))
+        self._native(lambda: owner.copy_(where.of(mask, values, owner)))
+        return True
+
+    def in_place(self, method: str, left: Any, right: Any) -> Any:
+        """An operator that changes a ragged tensor in place, `x[mask] *= 2`, which no view shows and no gradient goes through; else
+        ABSENT.  method: the special method that gives a new tensor."""
+        rows = self.rows_of(left) if self._is_on and self._rows and type(left) is Tensor else None
+        if rows is None or rows.owner is not left or rows.is_saved or left._requires_grad or self._has_view(left):
+            return ABSENT
+        result = self.call(getattr(Tensor, method), (left, right), {})
+        if type(result) is not Tensor or result._requires_grad or result._array.dtype != left._array.dtype:
+            return ABSENT
+        own, interpreter = self._rows.pop(id(result)), self.recorder.interpreter
+        left._array[...] = result._array
+        mark_written([storage_of(left)])
+        interpreter.values[id(left)] = value = interpreter.values[id(result)]
+        interpreter.defined[value] = left
+        own.tensor = own.owner = left
+        own.version = left._version
+        self._rows[id(left)] = own
+        return left
+
+    def _has_view(self, tensor: Tensor) -> bool:
+        """Whether the recording has a view of the tensor."""
+        value = self.recorder.interpreter.values.get(id(tensor))
+        for node in reversed(self.recorder.interpreter.nodes):
+            if value in node.outputs:
+                return False
+            if node.op.kind is Kind.VIEW and node.operands[0] == value:
+                return True
+        return True
+
     def _columns_of(self, owner: Tensor, key: Any, rows: RaggedRows) -> Any:
         """`owner[:, ...]` of a ragged tensor."""
         if type(key) is not tuple or not 2 <= len(key) <= owner._array.ndim:
@@ -246,7 +295,8 @@ class RaggedHandlers(Handlers):
             return ABSENT
         recorder.inspect_all((owner, mask))
         count, rows = len(mask._array.ravel().nonzero()[0]), mask._array.size
-        if not count or count * (_SPARSE if owner._array.size <= _MANY else _SPARSE_OF_MANY) < rows:
+        is_sparse = not count or count * (_SPARSE if owner._array.size <= _MANY else _SPARSE_OF_MANY) < rows
+        if is_sparse and (owner._array.size > _FEW or not rows):
             return ABSENT
         if not _is_row_major(owner._array) and not _is_row_major(owner._array[mask._array]):
             return ABSENT  # `owner[mask]` keeps the order of dimensions in memory, index_select does not

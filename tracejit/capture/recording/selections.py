@@ -9,11 +9,12 @@ else uses them: then no size in the graph depends on data.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from tracejit.capture.tensors import RecordingInterpreter
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import bool_
-from tracejit.core.op import REGISTRY
+from tracejit.core.op import REGISTRY, Kind
 from tracejit.ir.graph import Literal, Node
 from tracejit.ops.creation import full
 from tracejit.ops.elementwise.arithmetic import acc
@@ -45,6 +46,9 @@ class _Joining:
         self._columns: dict[tuple[int, int], int] = {}
         self._nodes: list[Node] = []
         self._removable: set[int] = set()  # values that are removed if nothing uses them
+        self._roots: dict[int, int] = {}  # views, and versions after writes -> the value that owns the memory
+        self._writes: dict[int, int] = {}  # such a value -> how often it has been written to so far
+        self._selected_at: dict[int, int] = {}  # selected rows -> that number for what they were selected from, at the selection
 
     def join(self, outputs: set[int]) -> None:
         for node in self._interpreter.nodes:
@@ -69,6 +73,10 @@ class _Joining:
         if len(node.outputs) != 1:
             return node
         (value,) = node.outputs
+        if op.kind in (Kind.VIEW, Kind.WRITE):
+            root = self._roots[value] = self._root(operands[0])
+            if op.kind is Kind.WRITE:
+                self._writes[root] = self._writes.get(root, 0) + 1
         if op is row_indices and type(operands[0]) is int:
             self._inside[value] = operands[0]
             self._removable.add(value)
@@ -76,18 +84,27 @@ class _Joining:
             self._zeros.add(value)
         elif op is index_select and node.attrs["dim"] == 0 and operands[1] in self._inside and type(operands[0]) is int:
             self._removable.add(value)
-            if not self._interpreter.is_written(operands[0]):
-                self._selected[value] = operands[0], operands[1]  # type: ignore[assignment]
+            self._selected[value] = operands[0], operands[1]  # type: ignore[assignment]
+            self._selected_at[value] = self._writes.get(self._root(operands[0]), 0)
         elif op in _PASSING and operands[0] in self._selected and not self._interpreter.is_written(value):
             self._selected[value] = self._selected[operands[0]]  # type: ignore[index]
+            self._selected_at[value] = self._selected_at[operands[0]]  # type: ignore[index]
             self._removable.add(value)
         elif op is acc and operands[1] in self._selected:
             self._add(node)
         elif op is index_add and node.attrs["dim"] == 0 and operands[0] in self._zeros and operands[2] in self._selected:
             source, indices = self._selected[operands[2]]  # type: ignore[index]
-            if indices == operands[1]:
+            if indices == operands[1] and self._is_as_selected(operands[2]):
                 return self._spread(node, source, indices)
         return node
+
+    def _root(self, value: Any) -> int:
+        """The value that owns the memory of a value."""
+        return self._roots.get(value, value)
+
+    def _is_as_selected(self, value: Any) -> bool:
+        """Whether what rows were selected from has not been written to since."""
+        return self._selected_at[value] == self._writes.get(self._root(self._selected[value][0]), 0)
 
     def _spread(self, node: Node, source: int, indices: int) -> Node:
         aval = self._avals[node.outputs[0]]
@@ -104,11 +121,14 @@ class _Joining:
         value = node.outputs[0]
         self._removable.add(value)
         if previous is None:
-            self._selected[value] = source, indices
-        elif type(previous) is int and previous in self._selected and self._selected[previous][1] == indices:
+            self._selected[value], self._selected_at[value] = (source, indices), self._selected_at[other]
+            return
+        if type(previous) is not int or previous not in self._selected or self._selected[previous][1] != indices:
+            return
+        if self._is_as_selected(previous) and self._is_as_selected(other):
             total = self._interpreter._fresh(self._avals[source])
             self._nodes.append(Node(node.op, (self._selected[previous][0], source), node.attributes, (total,), node.line))
-            self._selected[value] = total, indices
+            self._selected[value], self._selected_at[value] = (total, indices), 0
 
     def _column(self, indices: int, rank: int, line: str) -> int:
         """The mask of `indices` with shape (rows, 1, ...) of this rank."""
