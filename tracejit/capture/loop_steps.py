@@ -184,13 +184,14 @@ def describe_step(
     value_of: Callable[[Tensor], int | None],
     comparisons: Sequence[CounterComparison] = (),
     oldest: int = 0,
+    recorded: Sequence[Node] | None = None,
 ) -> LoopStep | None:
     """What the run has done since `begin`, as a step of a loop; None where it reads something of an earlier step, carries on or
     collects something that has no place, or leaves something on the tape that gradients in the step were taken of.
 
     live_ins: value ids of the tensors that the step is given; None of one that is no tensor of the recording.  carried_on,
     collected: see LoopStep.  value_of: gives the value id of one of these.  oldest: values with smaller ids are shared by all
-    steps, besides inputs and numbers of the recording."""
+    steps, besides inputs and numbers of the recording.  recorded: the nodes of the step, if not those since `begin`."""
     avals, marked = interpreter.avals, interpreter.requires_grad
     places: dict[int, StepValue] = {v: (LIVE_IN, k) for k, v in enumerate(live_ins) if v is not None}
     leaves = interpreter.leaves[begin.leaves :]
@@ -202,7 +203,7 @@ def describe_step(
 
     nodes: list[StepNode] = []
     locals_count = 0
-    for node in interpreter.nodes[begin.mark.nodes :]:
+    for node in interpreter.nodes[begin.mark.nodes :] if recorded is None else recorded:
         described = _step_node(interpreter, node, place, leaves, locals_count)
         if described is None:
             return None

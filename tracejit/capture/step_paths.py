@@ -17,6 +17,7 @@ from tracejit.capture.handlers.symbols import concretise
 from tracejit.capture.loop_steps import LIVE_IN, LOCAL, SHARED, RecordingPoint, StepNode, StepValue, describe_step
 from tracejit.capture.path_tree import LoopNode, LoopRecord, PathEnd, Slot
 from tracejit.capture.recording.journal import Topic
+from tracejit.capture.recording.selections import joined_nodes
 from tracejit.capture.snapshots import Snapshot, only_reads, outside_effects, snapshot
 from tracejit.capture.syntax.loops import UNBOUND
 from tracejit.capture.syntax.pieces import RETURNS
@@ -295,7 +296,7 @@ def _only_computes(run: LoopRun, outer: RecordingPoint) -> bool:
     firsts = interpreter.states, type(interpreter).backward_ran, type(interpreter)._wrote
     sizes = recorder.sizes
     read = (effects.stored, effects.content_guarded, recorder.guarded_by_value, recorder.positions, *sizes.tables_of_names())
-    known = (*read, *firsts)
+    known = (*read, *firsts, *recorder.ragged.tables())
     for table, _ in interpreter.journal.changes(outer.mark, Topic.READS | Topic.NUMBERS):
         if not any(table is x for x in known):
             return False
@@ -319,7 +320,8 @@ class _Path:
     ) -> None:
         """passing: which of `ends` are for the next steps alone.  Raises Refused."""
         self._run, self._interpreter = run, run.interpreter
-        recorded = self._interpreter.nodes[begin.mark.nodes :]
+        left = [v for x in (*ends, *rows) if (v := self._interpreter.value_of(x)) is not None]
+        recorded = joined_nodes(self._interpreter, begin.mark.nodes, left)
         trees = self._interpreter.path_trees
         nested = {v: trees[v] for node in recorded for v in node.outputs[:1] if v in trees}
         asked = [_Value(v) for x in nested.values() for v in (*x.tree.shared, *x.starts.values()) if v is not None]
@@ -331,6 +333,7 @@ class _Path:
             [[x] for x in rows],
             lambda x: x.number if type(x) is _Value else self._interpreter.value_of(x),
             oldest=begin.values,
+            recorded=recorded,
         )
         if step is None or step.leaves:
             raise Refused("a step reads what an earlier one has made, or leaves a leaf that requires grad")

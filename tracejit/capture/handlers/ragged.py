@@ -125,6 +125,10 @@ class RaggedHandlers(Handlers):
         self._by_value: dict[int, int] = journal.dictionary()  # a value of the graph -> its value number
         self._seen: set[int] = journal.set()  # ids of the `indices` whose number is guarded
 
+    def tables(self) -> tuple[Any, ...]:
+        """The tables of the journal that tell of ragged tensors what the nodes of the recording compute."""
+        return self._rows, self._selections, self._numbers, self._by_value, self._seen
+
     @property
     def _is_on(self) -> bool:
         """Whether ragged tensors are handled."""

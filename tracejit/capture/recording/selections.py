@@ -9,9 +9,8 @@ else uses them: then no size in the graph depends on data.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tracejit.capture.tensors import RecordingInterpreter
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import bool_
 from tracejit.core.op import REGISTRY, Kind
@@ -22,7 +21,10 @@ from tracejit.ops.indexing import index_add, index_select, row_indices
 from tracejit.ops.movement.copies import clone
 from tracejit.ops.movement.views import detach
 
-__all__ = ["join_selections"]
+if TYPE_CHECKING:
+    from tracejit.capture.tensors import RecordingInterpreter
+
+__all__ = ["join_selections", "joined_nodes"]
 
 _PASSING = frozenset({clone, detach})
 
@@ -31,7 +33,17 @@ def join_selections(interpreter: RecordingInterpreter, outputs: Iterable[int]) -
     """Rewrite the nodes of a recording, in place.  outputs: the values that the graph gives."""
     nodes = interpreter.nodes
     if any(node.op is row_indices for node in nodes):
-        _Joining(interpreter).join(set(outputs))
+        nodes[:], removed = _Joining(interpreter).join(nodes, set(outputs))
+        interpreter.requires_grad.difference_update(removed)
+        for value in removed:
+            del interpreter.avals[value]
+
+
+def joined_nodes(interpreter: RecordingInterpreter, first: int, outputs: Iterable[int]) -> list[Node]:
+    """The nodes of a recording from the `first` one on, rewritten; the recording keeps its own.  outputs: the values that are used
+    besides."""
+    nodes = interpreter.nodes[first:]
+    return _Joining(interpreter).join(nodes, set(outputs))[0] if any(node.op is row_indices for node in nodes) else nodes
 
 
 class _Joining:
@@ -50,22 +62,20 @@ class _Joining:
         self._writes: dict[int, int] = {}  # such a value -> how often it has been written to so far
         self._selected_at: dict[int, int] = {}  # selected rows -> that number for what they were selected from, at the selection
 
-    def join(self, outputs: set[int]) -> None:
-        for node in self._interpreter.nodes:
+    def join(self, nodes: Iterable[Node], outputs: set[int]) -> tuple[list[Node], list[int]]:
+        """(the nodes, rewritten, the values that are gone)."""
+        for node in nodes:
             self._nodes.append(self._rewritten(node))
         live = outputs | set(self._interpreter.inputs)
         kept: list[Node] = []
         removed: list[int] = []
         for node in reversed(self._nodes):
             if node.outputs and live.isdisjoint(node.outputs) and self._removable.issuperset(node.outputs):
-                self._interpreter.requires_grad.difference_update(node.outputs)
                 removed += node.outputs
                 continue
             kept.append(node)
             live.update([x for x in node.operands if type(x) is int])
-        self._interpreter.nodes[:] = kept[::-1]
-        for value in removed:
-            del self._avals[value]
+        return kept[::-1], removed
 
     def _rewritten(self, node: Node) -> Node:
         """The node, or a `where` in its place."""
