@@ -147,12 +147,13 @@ def what_llvm_compiled_is_not_compiled_again(request: pytest.FixtureRequest) -> 
     os.makedirs(directory, exist_ok=True)
 
     def once(compiler: Callable[..., bytes]) -> Callable[..., bytes]:
-        def found_or_compiled(text: str, *options: Any) -> bytes:
-            name = hashlib.sha256(f"{compilers}\n{compiler.__name__} {options}\n{text}".encode()).hexdigest()
+        def found_or_compiled(text: str, *options: Any, **named: Any) -> bytes:
+            about = f"{compilers}\n{compiler.__name__} {options} {sorted(named.items())}"
+            name = hashlib.sha256(f"{about}\n{text}".encode()).hexdigest()
             path = Path(directory, name)
             if path.exists():
                 return path.read_bytes()
-            made = compiler(text, *options)
+            made = compiler(text, *options, **named)
             unfinished = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
             unfinished.write_bytes(made)
             unfinished.replace(path)

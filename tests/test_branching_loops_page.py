@@ -43,7 +43,7 @@ GIVEN: dict[str, Callable[[int], tuple[Any, ...]]] = {
     "bisected": lambda k: (0.0, 2.0 + k, of(3.0).sum()),
     "walk": lambda k: (T.ones(3) * k, T.zeros(3), 700),
     "chains": lambda k: (T.ones(3) * 0.1 * k, 700),
-    "decay": lambda k: (of(1 + 0.1 * k, 2.0), 12.0, of(1 + 0.01 * k).sum()),
+    "decay": lambda k: (of(1 + 0.01 * k, 2.0), 12.0, of(1 + 0.01 * k).sum()),
 }
 """The arguments of the examples in each call."""
 

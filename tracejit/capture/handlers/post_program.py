@@ -36,6 +36,7 @@ class RecordingProtocol(Protocol):
 
     nodes: list[Any]
     values: dict[int, int]
+    defined: dict[int, Tensor]
 
     def writes_outside(self) -> bool: ...
 
