@@ -36,7 +36,7 @@ class RecordingProtocol(Protocol):
 
     nodes: list[Any]
     values: dict[int, int]
-    defined: dict[int, Tensor]
+    defined: dict[int, Any]
 
     def writes_outside(self) -> bool: ...
 
