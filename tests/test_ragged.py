@@ -503,6 +503,15 @@ def with_a_view(x: Any) -> Any:
     return first.sum(), part.sum()
 
 
+def broadcast(x: Any) -> Any:
+    part = x.reshape(-1, 1)[x > 0]
+    try:
+        part *= T.ones(3, dtype=T.float64)
+    except RuntimeError as error:
+        return part.sum(), T.tensor(len(str(error)))
+    return part, x
+
+
 def of_integers(x: Any) -> Any:
     count = (x * 10).long()
     count[count > 0] *= 3
@@ -515,7 +524,7 @@ def another_mask(x: Any) -> Any:
     return x, x.sum()
 
 
-@pytest.mark.parametrize("program", [selected_twice, with_a_view, of_integers, another_mask], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("program", [selected_twice, with_a_view, broadcast, of_integers, another_mask], ids=lambda f: f.__name__)
 def test_ragged_tensors_that_are_changed_in_place_are_what_eager_mode_has(program: Any) -> None:
     compiled = T.compile(program)
     for k in range(6):

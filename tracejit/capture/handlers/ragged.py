@@ -259,9 +259,12 @@ class RaggedHandlers(Handlers):
         if rows is None or rows.owner is not left or rows.is_saved or left._requires_grad or self._has_view(left):
             return ABSENT
         result = self.call(getattr(Tensor, method), (left, right), {})
-        if type(result) is not Tensor or result._requires_grad or result._array.dtype != left._array.dtype:
+        if type(result) is not Tensor or result._requires_grad:
+            return ABSENT
+        if (result._array.dtype, result._array.shape) != (left._array.dtype, left._array.shape):
             return ABSENT
         own, interpreter = self._rows.pop(id(result)), self.recorder.interpreter
+        self.recorder.keep.append(result)
         left._array[...] = result._array
         mark_written([storage_of(left)])
         interpreter.values[id(left)] = value = interpreter.values[id(result)]
