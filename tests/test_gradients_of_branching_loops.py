@@ -393,6 +393,24 @@ def test_where_a_recording_stops_gradients_go_through_the_steps_before(function:
     assert compiled.reasons
 
 
+def reads_a_gradient_that_there_is_not(w: Any, n: int) -> Any:
+    h = w * 1.0
+    for _ in range(n):
+        h = h * w if h.sum() > 3 else h + w * w
+        assert h.grad is None
+    return h
+
+
+@pytest.mark.filterwarnings("always")
+def test_steps_after_the_recording_has_stopped_warn_at_their_lines() -> None:
+    places = []
+    for function in (reads_a_gradient_that_there_is_not, outlined(reads_a_gradient_that_there_is_not)):
+        with pytest.warns(UserWarning, match="no leaf") as seen:
+            function(weight(0, 3), 5)
+        places.append([(x.filename, x.lineno) for x in seen])
+    assert len(places[0]) == 5 and places[0] == places[1]
+
+
 def after_the_loop(w: Any, n: int) -> Any:
     h = w * 1.0
     for _ in range(n):

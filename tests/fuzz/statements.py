@@ -70,6 +70,37 @@ def change_in_place(m: Maker) -> None:
         m.not_replayed("in place where gradients flow")
 
 
+def masked_write(m: Maker) -> None:
+    """What a mask selects is changed, or written."""
+    x = m.tensor(lambda t: t.dtype.is_floating_point and t.ndim > 0 and t.numel() > 1)
+    if x is None:
+        return
+    shape = m.value(x).shape
+    y = m.tensor(lambda t: t.shape == shape and t.dtype.is_floating_point) or x
+    mask = f"{m.pick([x, y])} {m.pick(['>', '<'])} {m.pick(['0', '0.5', f'{x}.mean()', f'{x}.max()'])}"
+    if m.chance(0.4):
+        name = m.name("v")
+        if not m.emit(f"{name} = {mask}"):
+            return
+        m.names.append(name)
+        mask = name
+    part = f"{x}[{mask}]"
+    texts = [
+        f"{part} *= 0.5",
+        f"{part} += {y}[{mask}]",
+        f"{part} = {y}[{mask}] * 2 + 1",
+        f"{part} = -{part}",
+        f"{part} -= {part}.sum()",
+    ]
+    if m.chance(0.2):
+        name = m.name("v")
+        if m.emit(f"{name} = {part}"):
+            m.names.append(name)
+            texts = [f"{name} *= 2", f"{part} = {name}", f"{x}.mul_(2.0)", f"{name}.add_(1)"]
+    m.emit(m.pick(texts))
+    m.not_replayed("a size that depends on data")
+
+
 def unpacking(m: Maker) -> None:
     """The results of one call under names of their own."""
     x = m.tensor(lambda t: t.ndim > 0 and 0 < t.shape[0] < 5)
@@ -426,7 +457,8 @@ def raising(m: Maker) -> None:
 
 
 SIMPLE: Sequence[tuple[float, Writer]] = (
-    (30, assignment), (4, number_assignment), (7, change_in_place), (2, unpacking), (0.5, swap), (3, random_draw), (2, container),
+    (30, assignment), (4, number_assignment), (7, change_in_place), (1.5, masked_write), (2, unpacking), (0.5, swap), (3, random_draw),
+    (2, container),
     (2, change_container), (2, comprehension), (5, effect), (0.7, printing), (0.7, tensor_state), (0.6, text_statement), (0.5, assertion),
     (0.3, raising), (1.2, gradient), (1, fresh_gradient), (0.3, hook), (2.5, taken_assignment), (1, accumulation), (1.2, kept_numbers),
 )  # fmt: skip

@@ -684,7 +684,10 @@ class RecordingInterpreter(StateRecorder):
         return tensor
 
     def warn(self, message: str) -> None:
-        self.recorder.printing.warned(message)
+        if self.recorder.stopped:
+            state.base.warn(message)
+        else:
+            self.recorder.printing.warned(message)
 
     def copy_of_contents(self, tensor: Tensor) -> Tensor | None:
         """A copy of a tensor that no user code sees, so that later writes do not reach it.  None if the tensor's origin is
