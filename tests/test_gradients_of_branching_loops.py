@@ -313,16 +313,79 @@ def test_what_has_no_cotangent_is_not_pulled_back() -> None:
     agrees(unread_at_the_end, lambda k: (weight(k, 3), weight(k + 9, 3), 10), recordings=4)
 
 
-def made_anew(x: Any, w: Any, n: int) -> Any:  # the last step alone has a cotangent
+def overwritten(h: Any, w: Any, n: int) -> Any:  # what the last step has left does not depend on what the first one was given
     for _ in range(n):
-        if x.sum() > 100:
-            break
-        x = w + w * w
-    return x + w
+        h = w * w if h.sum() > 0 else w * 2
+    return h
 
 
-def test_what_a_step_replaces_has_no_cotangent() -> None:
-    agrees(made_anew, lambda k: (weight(k + 9, 3), weight(k, 3), 4), recordings=2, exact=True)
+def read_and_overwritten(h: Any, w: Any, n: int) -> Any:  # `y` has a cotangent that comes from behind the loop
+    y = h = h * 1.0
+    for _ in range(n):
+        h = w * w if h.sum() > 3 else h * 1.5 + 0.25
+    return h * y
+
+
+@pytest.mark.parametrize("function", [overwritten, read_and_overwritten], ids=lambda f: f.__name__)
+def test_what_the_steps_have_overwritten_has_no_cotangent_of_the_loop(function: Any) -> None:
+    agrees(function, lambda k: (weight(k, 3), weight(k + 9, 3), 6), recordings=4, exact=True)
+
+
+def shared_by_two_loops(h: Any, w: Any, u: Any, xs: Any) -> Any:
+    h = h * u
+    for x in xs:
+        h = h * w if x > 1 else h + 1.0
+    for x in xs:
+        h = h * w if x < -1 else h * 0.5
+    return h
+
+
+def read_in_a_later_loop(h: Any, w: Any, u: Any, xs: Any) -> Any:  # else the root of 0 gives NaN
+    h, g = h * 1.0, h * w
+    for x in xs:
+        h = h * u if x > 0 else h * 0.5
+        g = (g * 0).sqrt() if x > 0 else g + w
+    for x in xs:
+        h = h * g if x < -1 else h * 0.5
+    return h
+
+
+def list_read_in_a_later_loop(h: Any, w: Any, u: Any, xs: Any) -> Any:
+    h, g, items = h * 1.0, h * w, []
+    for x in xs:
+        h = h * u if x > 0 else h * 0.5
+        g = g * w if x > 0 else g + w
+        items.append(g)
+    total = T.stack(items).sum(0)
+    for x in xs:
+        h = h * total if x < -1 else h * 0.5
+    return h
+
+
+def begun_in_a_later_loop(h: Any, w: Any, u: Any, xs: Any) -> Any:
+    y = h = w * h
+    for x in xs:
+        h = u * u if x > 1 else h * 0.5
+    g = u
+    for x in xs:
+        g = g * y if x < -1 else g * 0.5
+    return h * g
+
+
+@pytest.mark.parametrize(
+    "function",
+    [shared_by_two_loops, read_in_a_later_loop, list_read_in_a_later_loop, begun_in_a_later_loop],
+    ids=lambda f: f.__name__,
+)
+def test_a_loop_is_told_which_of_its_cotangents_a_later_loop_has_given(function: Any) -> None:
+    def given(k: int) -> tuple[Any, ...]:
+        low, high = (-0.9 if k & 1 else -3.0), (0.9 if k & 2 else 3.0)
+        return weight(k + 5, 3), weight(k, 3), weight(k + 9, 3), normal(k + 3, 6).clamp(low, high)
+
+    compiled = outlined(function)
+    for k in range(12):
+        assert_same(outcome(function, given(k), k), outcome(compiled, given(k), k), exact=False)
+    assert compiled.stats.compiled_calls >= 8 and not compiled.reasons, compiled.explain()
 
 
 # -- room for steps

@@ -124,7 +124,8 @@ def backward_graph(
             sums.add(v, cotangent, ALWAYS if exists is None else sums.logic.holds(exists))  # type: ignore[arg-type]
     for node in visited_nodes(graph, active, present):
         interpreter.line = node.line
-        arriving, condition = sums.arriving(node.outputs)
+        accumulates = "accumulates" in node.op.traits
+        arriving, condition = sums.arriving(node.outputs, accumulates)
         if all(g is None for g in arriving):
             continue
         needs = tuple(type(x) is int and x in active for x in node.operands)
@@ -132,9 +133,9 @@ def backward_graph(
             sums.divide(node, needs, forward.operand(node.operands[0], True))
             continue
         accumulated: tuple[Any, ...] = ()
-        if "accumulates" in node.op.traits:
+        if accumulates:
             accumulated = tuple([sums.take(x) if need else None for x, need in zip(node.operands, needs, strict=True)])  # type: ignore[arg-type]
-        before = [None if x is None else x[0] for x in accumulated]
+        before = [None if x is None else sums.given(*x) for x in accumulated]
         answer = _pull_back(node, forward, needs, tuple(before), arriving, sums.pull_backs)
         for k, (x, need, d) in enumerate(zip(node.operands, needs, answer, strict=True)):
             if need and d is not None:
@@ -168,12 +169,15 @@ class _Cotangents:
         self.conditions: dict[int, Condition] = {}
         self.logic = Conditions()
 
-    def arriving(self, outputs: Sequence[int]) -> tuple[list[Tracer | None], Condition]:
-        """(the cotangents of the outputs of a node, the condition on which there is one)."""
+    def arriving(self, outputs: Sequence[int], with_conditions: bool) -> tuple[list[Any], Condition]:
+        """(the cotangents of the outputs of a node, the condition on which there is one).  with_conditions: whether each has its own
+        condition with it, where that is another one."""
         there = [v for v in outputs if v in self.values]
         condition: Condition = reduce(self.logic.either, [self.conditions[v] for v in there], NEVER)
-        partly = len(there) > 1
-        return [self._only(self.values[v], self.conditions[v], partly) if v in there else None for v in outputs], condition
+        found: dict[int, Any] = {v: self._only(self.values[v], self.conditions[v], len(there) > 1) for v in there}
+        if with_conditions:
+            found = {v: d if self.conditions[v] == condition else self.given(d, self.conditions[v]) for v, d in found.items()}
+        return [found.get(v) for v in outputs], condition
 
     def add(self, v: int, d: Tracer, condition: Condition) -> None:
         """Add `d`, which exists on `condition`, to the cotangent of `v`."""
@@ -192,6 +196,10 @@ class _Cotangents:
             return None
         value, condition = self.values.pop(v), self.conditions.pop(v)
         return self._only(value, condition), condition
+
+    def given(self, d: Tracer, condition: Condition) -> Tracer | ConditionalCotangent:
+        """A cotangent for a rule, with the condition on which it exists."""
+        return d if condition == ALWAYS else ConditionalCotangent(d, self.logic.value(condition))
 
     def condition_of(self, d: Tracer | ConditionalCotangent, condition: Condition) -> tuple[Tracer, Condition]:
         """A cotangent that a rule has given, and the condition on which it exists.  condition: on which the rule was to be asked."""

@@ -73,11 +73,16 @@ def _pulled_back(saved: Saved | None, c: Any, *cotangents: Any) -> tuple[Any, ..
         gradient.write_out()
     else:
         gradient.pull_back(pattern)
-    return tuple(gradient.result)
+    return tuple([_with_condition(x, gradient.exists.get(k)) for k, x in enumerate(gradient.result)])
+
+
+def _with_condition(x: Any, exists: Any) -> Any:
+    return x if x is None or exists is None else ConditionalCotangent(x, exists)
 
 
 class _Gradient:
-    """What a backward pass through a loop has come to.  result: the cotangents of what the loop was given."""
+    """What a backward pass through a loop has come to.  result: the cotangents of what the loop was given.  exists: the conditions of those
+    that may not exist, which are -0.0 then."""
 
     def __init__(self, saved: Saved | None, c: Any, cotangents: Sequence[Any]) -> None:
         attributes = c.attributes
@@ -91,10 +96,17 @@ class _Gradient:
             raise RuntimeError(
                 "backward(): a loop that kept nothing has no derivative; this is a defect of tracejit, please report it"
             )
+        exist = [x.exists if isinstance(x, ConditionalCotangent) else None for x in cotangents]
+        cotangents = [x.value if isinstance(x, ConditionalCotangent) else x for x in cotangents]
         self._reference = next(x for x in cotangents if x is not None)
-        self.result: list[Any] = [*(c.accumulated or [None] * len(graph.inputs))]
+        arrived: Sequence[Any] = c.accumulated or [None] * len(graph.inputs)
+        self.exists: dict[int, Any] = {k: x.exists for k, x in enumerate(arrived) if isinstance(x, ConditionalCotangent)}
+        self.result: list[Any] = [x.value if k in self.exists else x for k, x in enumerate(arrived)]
         self._of_end, self._of_collected = cotangents[kept : kept + carried], cotangents[kept + carried :]
         self._of_history = [*cotangents[:kept], *[None] * (carried - kept)]
+        # The conditions of these.
+        self._ends_exist, self._collected_exist = exist[kept : kept + carried], exist[kept + carried :]
+        self._history_exists = [*exist[:kept], *[None] * (carried - kept)]
         self._wanted = tuple([k for k in range(carried, len(graph.inputs)) if c.needs[k] and _is_float(self._aval(k))])
         before = range(kept) if saved is None else saved.before
         others = [k for k in range(carried, len(graph.inputs)) if c.inputs[k] is not None]
@@ -117,7 +129,8 @@ class _Gradient:
     def pattern(self) -> _Pattern:
         """Which values have cotangents."""
         present = [_present(x) for x in (self._of_history, self._of_end, self._of_collected)]
-        return _cotangent_pattern(self._body, self._carried, self._wanted, *present)
+        partly = [_present(x) for x in (self._history_exists, self._ends_exist, self._collected_exist)]
+        return _cotangent_pattern(self._body, self._carried, self._wanted, *present, *partly)
 
     def write_out(self) -> None:
         """Go back through one step after the other."""
@@ -132,13 +145,32 @@ class _Gradient:
         assert apart is not None
         for n in range(apart):
             self._pull_back_one(n, False)
-        found = self._of_loop(apart, pattern) if pattern.reached else {}
+        found, conditions = self._of_loop(apart, pattern) if pattern.reached else ({}, {})
         for k, gradient in found.items():
             if k >= self._first_shared:
-                self.result[k] = gradient
+                self._set(k, gradient, conditions.get(k))
             elif k < self._carried and self._needs[k]:
-                self.result[k] = _sum(self.result[k], gradient)
+                self._add(k, gradient, conditions.get(k))
         self._join(found, self._count - apart)
+
+    def _set(self, k: int, x: Any, exists: Any = None) -> None:
+        """Make `x` the cotangent of an input.  exists: its condition, if it has one."""
+        if x is not self.result[k]:
+            self.result[k] = x
+            self.exists.pop(k, None)
+            if exists is not None:
+                self.exists[k] = exists
+
+    def _add(self, k: int, x: Any, exists: Any) -> None:
+        """Add to the cotangent of an input."""
+        before, known = self.result[k], self.exists.get(k)
+        if before is None:
+            self._set(k, x, exists)
+            return
+        if exists is not None:
+            x = REGISTRY["phi"].of(exists, x, -0.0)
+        always = known is None or exists is None
+        self._set(k, _sum(before, x), None if always else REGISTRY["logical_or"].of(known, exists))
 
     def _pull_back_one(self, n: int, is_first: bool) -> None:
         """Go back through the step that n others come after.  is_first: whether that is the first one, of which what is carried before it
@@ -159,23 +191,30 @@ class _Gradient:
             if k < shared:
                 self._rows[k].append(of_inputs[k])
             else:
-                result[k] = of_inputs[k]
+                self._set(k, of_inputs[k])
         if is_first:
-            result[:carried] = [x if need else None for x, need in zip(self._of_end, self._needs, strict=False)]
+            for k, (x, need) in enumerate(zip(self._of_end, self._needs, strict=False)):
+                self._set(k, x if need else None)
 
-    def _of_loop(self, n: int, pattern: _Pattern) -> dict[int, Any]:
-        """The cotangents of inputs of all steps but the last n: of a shared one, of all steps."""
+    def _of_loop(self, n: int, pattern: _Pattern) -> tuple[dict[int, Any], dict[int, Any]]:
+        """(the cotangents of inputs of all steps but the last n: of a shared one, of all steps; their conditions)."""
         body, carried, shared, result, count = self._body, self._carried, self._first_shared, self.result, self._count - n
         floats, reached, conditional = pattern.floats, pattern.reached, pattern.conditional
         of_history = [None if x is None else self._but_last(x, n) for x in self._of_history]
         exists: dict[int, Any] = {}  # of what was carried before each step, where a cotangent of that exists for some steps alone
         for k, arrived in enumerate(result[:carried]):
+            known = self._history_exists[k]
+            if known is not None:
+                exists[k] = self._for_each(known, count)
             if arrived is not None and k in reached and _is_read_twice(body, k):
                 rows = replace(aval := self._aval(k), shape=(count, *aval.shape))
-                if conditional and of_history[k] is None:
-                    none, one = self._truth(False, (count,)), self._truth(True, ())
-                    exists[k] = _shifted_rows(none, one, self._reverse)
-                of_history[k], result[k] = _beginning_with(arrived, of_history[k], rows, self._reverse), None
+                if conditional and (of_history[k] is None or known is not None):
+                    first = self._has_arrived(k, arrived)
+                    first = first if known is None else REGISTRY["logical_or"].of(first, known)
+                    exists[k] = _shifted_rows(exists.get(k, self._truth(False, (count,))), first, self._reverse)
+                of_history[k] = _beginning_with(arrived, of_history[k], rows, self._reverse)
+                self._set(k, None)
+        collected_exist = [None if x is None else self._for_each(x, count) for x in self._collected_exist]
         wanted = tuple([k for k in self._wanted if k in reached])
         summed = [k for k in wanted if k >= shared]
         step = _step(
@@ -186,18 +225,20 @@ class _Gradient:
             _present(of_history),
             tuple([k in exists for k in range(carried)]),
             _present(self._of_collected),
+            _present(collected_exist),
             shared,
             self._at_hand,
             self._made,
         )
         starts = {k: self._of_end[k] if k < carried else result[k] for k in (*floats, *summed)}
         state = [self._zeros(k) if x is None else x for k, x in starts.items()]
-        state += [self._truth(starts[k] is not None, ()) for k in starts if k in conditional]
+        state += [self._has_arrived(k, starts[k]) if k >= carried else self._of_end_exists(k) for k in starts if k in conditional]
         slices = [self._but_last(x, n) for x in self._slices]
         slices += [self._carried_on(rows, end, n) for rows, end in self._on]
         slices += [self._but_last(x, n) for x in self._residuals]
         of_collected = [self._but_last(x, n) for x in self._of_collected if x is not None]
         given = [*slices, *[x for x in of_history if x is not None], *exists.values(), *of_collected]
+        given += [x for x in collected_exist if x is not None]
         # In a graph it may turn out later that gradients of it are wanted; what is kept for nobody is dropped (loops.py).
         needing = (*state, *given, *self._shared)
         wants_more = interpreter_state.grad_enabled and any(getattr(x, "requires_grad", False) for x in needing)
@@ -210,13 +251,13 @@ class _Gradient:
         of_inputs = dict(zip((*starts, *[k for k in wanted if k < shared]), (*found[: len(starts)], *rows), strict=True))
         result_of: dict[int, Any] = {}
         for k, x in of_inputs.items():
-            if k in reached and (k not in conditions or (k >= carried and starts[k] is not None)):
+            if k in conditions and k >= shared and starts[k] is not None and k not in self.exists:
+                del conditions[k]  # what steps add to was there before
+            if k in conditions and not isinstance(self._reference, Abstract) and not _holds(conditions.pop(k)):
+                continue
+            if k in reached:
                 result_of[k] = x
-            elif k in reached and isinstance(self._reference, Abstract):
-                result_of[k] = ConditionalCotangent(x, conditions[k])
-            elif k in reached and _holds(conditions[k]):
-                result_of[k] = x
-        return result_of
+        return result_of, conditions
 
     def _join(self, found: Mapping[int, Any], count: int | None) -> None:
         """Add the cotangents of slices, those that a loop has found for the first steps, so many, and those of the others, in one piece.
@@ -238,6 +279,20 @@ class _Gradient:
 
     def _zeros(self, k: int) -> Any:
         return _empty_sum(self._reference, self._aval(k))
+
+    def _has_arrived(self, k: int, x: Any) -> Any:
+        """Whether there is a cotangent `x` of an input."""
+        return self.exists[k] if k in self.exists else self._truth(x is not None, ())
+
+    def _of_end_exists(self, k: int) -> Any:
+        """Whether there is a cotangent of what is carried in the end."""
+        known = self._ends_exist[k]
+        return self._truth(self._of_end[k] is not None, ()) if known is None else known
+
+    @staticmethod
+    def _for_each(condition: Any, count: Any) -> Any:
+        """A condition as a row of each step."""
+        return REGISTRY["expand"].of(condition, shape=(count,))
 
     def _truth(self, value: bool, shape: tuple[int, ...]) -> Any:
         return REGISTRY["full"].beside(self._reference, value, shape=shape, dtype=bool_)
@@ -328,19 +383,25 @@ class _Pattern(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _cotangent_pattern(
-    body: Body, carried: int, wanted: tuple[int, ...], history: Flags, ends: Flags, collected: Flags
+    body: Body,
+    carried: int,
+    wanted: tuple[int, ...],
+    history: Flags,
+    ends: Flags,
+    collected: Flags,
+    history_partly: Flags,
+    ends_partly: Flags,
+    collected_partly: Flags,
 ) -> _Pattern:
-    """The pattern for a body; the flags say of which outputs of the loop there are cotangents.  Others have none in the loop written out
-    either, rather than zeros."""
+    """The pattern for a body; the flags say of which outputs of the loop there are cotangents, and which of these have a condition.
+    Others have none in the loop written out either, rather than zeros."""
     graph = body.graph
     candidates = (*[k for k in range(carried) if _is_float(graph.avals[graph.inputs[k]])], *wanted)
     marked = frozenset(graph.requires_grad or _marked(graph, {graph.inputs[k] for k in candidates}))
     outputs = (*graph.outputs, *graph.inputs)
     graph = replace(graph, outputs=outputs, requires_grad=marked)
     values = sorted(active_values(graph, [graph.inputs[k] for k in candidates]))
-    conditions: dict[
-        frozenset[int], frozenset[int]
-    ] = {}  # what is carried with cotangents -> values that have them on some paths
+    conditions: dict[Any, frozenset[int]] = {}  # what `reached` was asked for -> values that have cotangents on some paths alone
 
     @cache
     def reached(there: frozenset[int], some: frozenset[int] = frozenset()) -> frozenset[int]:
@@ -350,11 +411,11 @@ def _cotangent_pattern(
         present = (*[k in there for k in range(carried)], *collected, *sums)
         partly = (
             *[k in some for k in range(carried)],
-            *[False] * len(collected),
-            *[k in some and k >= carried for k in range(len(sums))],
+            *collected_partly,
+            *[history_partly[k] if k < carried else k in some for k in range(len(sums))],
         )
         found = backward_graph(graph, (), graph.inputs, present, values, partly).outputs
-        conditions[there | some] = frozenset([v for v, x in zip(values, found[len(values) :], strict=True) if x is not None])
+        conditions[there, some] = frozenset([v for v, x in zip(values, found[len(values) :], strict=True) if x is not None])
         return frozenset([v for v, x in zip(values, found, strict=False) if x is not None])
 
     def inputs_of(there: frozenset[int], some: frozenset[int] = frozenset()) -> frozenset[int]:
@@ -366,23 +427,25 @@ def _cotangent_pattern(
         there = after[0]
         while (more := there | {k for k in inputs_of(there) if k < carried}) != there:
             there = more
-        some = there - after[0]
+        some = (there - after[0]) | {k for k in there if ends_partly[k]}
         while True:
             found = inputs_of(there, some)
-            partly = {k for k in found if graph.inputs[k] in conditions[there | some] and not (k < carried and history[k])}
+            partly = {k for k in found if graph.inputs[k] in conditions[there, some]}
             if some == (more := some | partly | (there - found)):
                 return _Pattern(0, tuple(sorted(there)), found, some)
             some = more
 
     # What is carried that has cotangents after each step, the last one first.
     after = [frozenset([k for k in candidates if k < carried and ends[k]])]
+    if any((*history_partly, *ends_partly, *collected_partly)):
+        return conditional()
     while True:
         there = reached(after[-1])
-        if conditions[after[-1]]:
+        if conditions[after[-1], frozenset()]:
             return conditional()
         inputs = inputs_of(after[-1])
         before = frozenset([k for k in inputs if k < carried])
-        if reached(before) == there and not conditions[before]:
+        if reached(before) == there and not conditions[before, frozenset()]:
             return _Pattern(len(after) - 1, tuple(sorted(after[-1] | before)), inputs)
         if before in after:
             return _Pattern(None)
@@ -417,16 +480,19 @@ def _step(
     history: Flags,
     exists: Flags,
     collected: Flags,
+    collected_exist: Flags,
     first_shared: int,
     at_hand: tuple[int, ...],
     made: tuple[int, ...],
 ) -> Body:
     """The body of the gradient.  wanted: inputs of `body` after what is carried whose cotangents are asked for.  history, collected: which
-    cotangents there are of what was carried before each step, and of what it collected.  exists: which of the first exist for some
-    steps alone.  at_hand: what there is of what the forward step was given; made: values that it made and that there are, too.
+    cotangents there are of what was carried before each step, and of what it collected.  exists, collected_exist: which of these exist for
+    some steps alone, or have a condition.  at_hand: what there is of what the forward step was given; made: values that it made and
+    that there are, too.
 
     It carries the cotangents of what is carried, then those of wanted shared inputs, then the conditions of both; its slices are all that
-    is at hand of the forward step but what is shared, then the cotangents that there are, and whether those of `exists` do."""
+    is at hand of the forward step but what is shared, then the cotangents that there are, each kind with the conditions of those that have
+    one."""
     graph, floats, conditional = body.graph, pattern.floats, pattern.conditional
     summed = [k for k in wanted if k >= first_shared]
     targets = (*floats, *summed, *[k for k in wanted if k < first_shared])
@@ -439,7 +505,7 @@ def _step(
     )
     partly = (
         *[k in some for k in range(carried)],
-        *[False] * len(collected),
+        *collected_exist,
         *[exists[k] if k < carried else k in some for k in range(len(graph.inputs))],
     )
     backward = _pull_back(body, targets, present, at_hand, made, partly)
@@ -453,10 +519,11 @@ def _step(
         kept, rest = rest[: len(made)], rest[len(made) :]
         of_history, rest = rest[: sum(history)], rest[sum(history) :]
         existing, rest = rest[: sum(exists)], rest[sum(exists) :]
-        of_collected, shared = rest[: sum(collected)], rest[sum(collected) :]
+        of_collected, rest = rest[: sum(collected)], rest[sum(collected) :]
+        collected_there, shared = rest[: sum(collected_exist)], rest[sum(collected_exist) :]
         first = len([k for k in some if k < carried])
         arriving = [*state[: len(floats)], *of_collected, *of_history, *state[len(floats) :]]
-        arriving += [*conditions[:first], *existing, *conditions[first:]]
+        arriving += [*conditions[:first], *collected_there, *existing, *conditions[first:]]
         found = _applied(backward, [*kept, *slices, *shared, *arriving])
         cotangents, holding = (
             found[: len(values)],
@@ -480,6 +547,7 @@ def _step(
     avals += [graph.avals[v] for v, there in zip(graph.inputs, history, strict=False) if there]
     avals += [Aval((), bool_)] * sum(exists)
     avals += [graph.avals[v] for v, there in zip(graph.outputs[carried:], collected, strict=True) if there]  # type: ignore[index]
+    avals += [Aval((), bool_)] * sum(collected_exist)
     avals += [graph.avals[graph.inputs[k]] for k in at_hand if k >= first_shared]
     return Body(trace(step, avals))
 

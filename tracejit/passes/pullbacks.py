@@ -49,7 +49,8 @@ class PullBacks:
             return fit(node, context, answer if isinstance(answer, tuple) else (answer,))
 
         about = node.op, node.attributes, context.needs, context.avals
-        return self._once(about, (*context.inputs, *context.outputs, *context.accumulated, *arriving), node.line, asked)
+        cotangents = [y for x in (*context.accumulated, *arriving) for y in (x if isinstance(x, tuple) else (x, None))]
+        return self._once(about, (*context.inputs, *context.outputs, *cotangents), node.line, asked)
 
     def sum(self, previous: Tracer | None, d: Tracer, line: str) -> Tracer:
         """What cotangents have come to with another one."""
