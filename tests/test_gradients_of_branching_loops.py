@@ -388,6 +388,25 @@ def test_a_loop_is_told_which_of_its_cotangents_a_later_loop_has_given(function:
     assert compiled.stats.compiled_calls >= 8 and not compiled.reasons, compiled.explain()
 
 
+def rows_of(h: Any, w: Any, xs: Any, n: int) -> Any:
+    for i in range(n):
+        x = xs[i]
+        h = h * w if x.sum() > 0 else h * w + x
+    return h
+
+
+def rows_of_some_steps(h: Any, w: Any, xs: Any, n: int) -> Any:
+    for i in range(n):
+        h = h * w + xs[i] if i < 4 else h * w
+    return h
+
+
+@pytest.mark.parametrize("function", [rows_of, rows_of_some_steps], ids=lambda f: f.__name__)
+def test_steps_that_are_not_made_look_at_no_positions(function: Any) -> None:
+    n = 5 if function is rows_of else 7
+    agrees(function, lambda k: (normal(k, 3), weight(k, 3), normal(k + 1, 5, 3), n), exact=True)
+
+
 # -- room for steps
 def test_a_call_of_more_steps_than_there_is_room_for_is_recorded_with_more_room() -> None:
     def given(k: int) -> tuple[Any, ...]:

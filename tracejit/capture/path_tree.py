@@ -601,7 +601,7 @@ class _Body:
     def _node(self, node: StepNode, mask: StepValue | None) -> None:
         if isinstance(node, LoopNode):
             node = self._nested(node, mask)
-        elif mask is not None and node.node.may_exit:
+        elif mask is not None and (node.node.may_exit or _looks_at_a_position(node)):
             node = self._where_it_cannot_fail(node, mask)
         self.nodes.append(node)
 
@@ -611,10 +611,13 @@ class _Body:
         if op.kind is Kind.LAPACK:
             return replace(node, operands=(self._or_identity(operands[0], mask), *operands[1:]))
         positions = [k for k, x in enumerate(operands) if k and type(x) is tuple and self._is_integer(x)]
-        if "raises" not in op.traits or "dynamic shape" in op.traits or not positions:
+        if node.node.may_exit and ("raises" not in op.traits or "dynamic shape" in op.traits or not positions):
             raise NoBody(f"{op.name} at {node.node.line} may fail, and some steps do not come there")
         for k in positions:
-            operands[k] = self._add("where", self.kinds[operands[k]][0], mask, operands[k], Literal(0))  # type: ignore[index,arg-type]
+            aval = self.kinds[operands[k]][0]
+            if not isinstance(aval, Aval):  # a number
+                operands[k], aval = self._add("full", _NUMBER, operands[k], shape=(), dtype=int64), _NUMBER
+            operands[k] = self._add("where", aval, mask, operands[k], Literal(0))
         return replace(node, operands=tuple(operands))
 
     def _or_identity(self, place: Any, mask: StepValue) -> StepValue:
@@ -727,6 +730,12 @@ class _Body:
         requires_grad = self.kinds[one][1] or self.kinds[other][1]
         aval: Any = self.kinds[one][0]
         return self._add("phi" if requires_grad else "where", aval, case, one, other, requires_grad=requires_grad)
+
+
+def _looks_at_a_position(node: StepNode) -> bool:
+    """Whether it looks at the position that an operand says, where a step has made sure that there is one."""
+    op = node.node.op
+    return "position operand" in (op.region or op).traits
 
 
 def _item(k: int) -> StepValue:
