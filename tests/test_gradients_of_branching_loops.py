@@ -407,6 +407,20 @@ def test_steps_that_are_not_made_look_at_no_positions(function: Any) -> None:
     agrees(function, lambda k: (normal(k, 3), weight(k, 3), normal(k + 1, 5, 3), n), exact=True)
 
 
+def writes_to_another(w: Any, xs: Any) -> Any:
+    h, written = w * 1.0, T.ones(2, dtype=T.float64)
+    for x in xs:
+        h = h * 0.5
+        if x > 0:
+            written[0] += h.detach()[0] + 1
+            h = h + w
+    return h, written
+
+
+def test_steps_may_write_to_tensors_that_need_no_gradient() -> None:
+    agrees(writes_to_another, lambda k: (weight(k, 3), normal(k, 8)), recordings=3, exact=True)
+
+
 # -- room for steps
 def test_a_call_of_more_steps_than_there_is_room_for_is_recorded_with_more_room() -> None:
     def given(k: int) -> tuple[Any, ...]:

@@ -326,6 +326,7 @@ class LoopRun:
         self.template: Any = None
         self.states: dict[int, Tensor] = {}  # by slots
         self.states_before = {id(x): x._array.copy() for x in self._drawn_from()}
+        self.contents_before: dict[int, np.ndarray[Any, Any]] = {}  # of what the last step was the first to write to
         self.viewed: list[Tensor] = []  # those of whose parts steps have left copies
         for name, x in [*interpreter.written_in_steps.get(self.function.__code__, ())]:  # runs of a loop have the same slots
             x = self.fixed.get(name) if name else x
@@ -349,6 +350,9 @@ class LoopRun:
         """Give a tensor from before the loop, which steps write to, a slot; one in a variable is known by the name of that.  value:
         what it holds before the step."""
         k = len(self.tree.slots)
+        if id(x) not in self.states_before and id(x) not in self.interpreter.first_states:
+            self.states_before[id(x)] = self.contents_before[id(x)] if id(x) in self.contents_before else x._array.copy()
+        self.interpreter.note_contents(x)
         name = next((name for name, y in self.fixed.items() if y is x), "")
         self.tree.slots.append(Slot(("state", name or id(x)), Aval(x._array.shape, FROM_NUMPY[x._array.dtype]), HOLDS_STATE))
         self.states[k] = x
@@ -454,7 +458,7 @@ class LoopRun:
                 array[...] = contents
 
     def _first_contents(self, state: Tensor) -> np.ndarray[Any, Any]:
-        """What the state of a generator was before the loop."""
+        """What the state of a generator, or a tensor that steps write to, was before the loop."""
         number = id(state)
         return self.states_before[number] if number in self.states_before else self.interpreter.first_states[number]
 
@@ -488,11 +492,17 @@ class LoopRun:
         live_ins = [interpreter.values[id(x)] for x in stand_ins]
         before = reachable(recorder, self.function, self.fixed.values())
         given = self._arguments(stand_ins)
+        around, interpreter.contents_before = interpreter.contents_before, self.contents_before
+        self.contents_before.clear()
         try:
             named, values = self.step(*given)
         except BaseException:
             recorder.stop("outlined_loop", f"the loop at {self.line}: a step has raised an error")
             raise
+        finally:
+            interpreter.contents_before = around
+            if around is not None:
+                around.update({**self.contents_before, **around})
         way = WAYS.index(named)
         if recorder.stopped:
             return self._go_on(way, values, stand_ins)

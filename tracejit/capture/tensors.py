@@ -93,6 +93,8 @@ class RecordingInterpreter(StateRecorder):
         self.first_states: dict[int, np.ndarray[Any, Any]] = {}  # by ids, what states of generators were before the first draw
         self.loop_constants: set[int] = set()  # values that are made for such loops alone
         self.loops_around = 0  # such loops that run
+        # In a step of one: what tensors held before the step was the first to write to them, by ids.
+        self.contents_before: dict[int, np.ndarray[Any, Any]] | None = None
         self.path_nodes = 0  # operations of the bodies that have been made of paths
         # code of a step -> tensors from before it that it has written to, each with the variable of the step that holds it, or ""
         self.written_in_steps: dict[Any, list[tuple[str, Tensor]]] = {}
@@ -254,6 +256,8 @@ class RecordingInterpreter(StateRecorder):
         recorder, base, has_own_code = self.recorder, state.base, _OWN_CODE in op.traits
         env = recorder.sizes.env
         is_plain_write = op.writes and self._is_plain_write(op, operands)
+        if op.writes and self.contents_before is not None:
+            self.note_contents(operands[0] if operands[0]._base is None else operands[0]._base)
         recorder.native_depth += 1
         try:
             state.top = base  # operations of signal handlers and finalizers that run meanwhile are not recorded
@@ -294,6 +298,11 @@ class RecordingInterpreter(StateRecorder):
             if is_plain_write:
                 self.requires_grad.discard(node.outputs[0])
         return result
+
+    def note_contents(self, x: Tensor) -> None:
+        """Note what a tensor holds before a step writes to it."""
+        if self.contents_before is not None and id(x) not in self.contents_before:
+            self.contents_before[id(x)] = x._array.copy()
 
     @staticmethod
     def _is_plain_write(op: Op, operands: Sequence[Any]) -> bool:
