@@ -421,6 +421,57 @@ def test_steps_may_write_to_tensors_that_need_no_gradient() -> None:
     agrees(writes_to_another, lambda k: (weight(k, 3), normal(k, 8)), recordings=3, exact=True)
 
 
+# -- items of lists
+def items_alone(w: Any, xs: Any) -> Any:  # what is carried requires no grad
+    h, items = xs[0] * 1.0, []
+    for x in xs:
+        h = h * 0.5 if h > x else h + x
+        items.append(h * w)
+    return T.stack(items)
+
+
+def test_items_that_require_grad_have_gradients_where_nothing_that_is_carried_does() -> None:
+    agrees(items_alone, lambda k: (weight(k, 3), normal(k, 8)), recordings=3)
+
+
+def some_items(w: Any, xs: Any) -> Any:
+    h, items = xs[0] * 1.0, []
+    for x in xs:
+        h = h * 0.5 if h > x else h + x
+        items.append(h * w if x > 0 else h * w.detach())
+    return T.stack(items)
+
+
+def rarely_printed(w: Any, xs: Any) -> Any:
+    h, items = w * 1.0, []
+    for x in xs:
+        h = w * x if h[0] > 1 else h + w
+        if x > 2:
+            print("rare")
+        items.append(h * w)
+    return items[0] * T.stack(items)
+
+
+def two_of_one_and_items(w: Any, xs: Any) -> Any:
+    h = g = w * 1.0
+    items = []
+    for x in xs:
+        h = w * x if h[0] > 1 else h + w
+        if x > 1:
+            g = h
+        items.append(h * w)
+    return g * T.stack(items)
+
+
+@pytest.mark.parametrize("function", [some_items, rarely_printed, two_of_one_and_items], ids=lambda f: f.__name__)
+def test_where_a_recording_stops_items_keep_their_gradients(function: Any, capsys: Any) -> None:
+    compiled = outlined(function)
+    for k in range(8):
+        xs = -normal(k, 8).abs() if k == 5 else normal(k, 8)
+        assert_same(outcome(function, (weight(k, 3), xs), k), outcome(compiled, (weight(k, 3), xs), k), exact=False)
+    assert compiled.reasons
+
+
 # -- room for steps
 def test_a_call_of_more_steps_than_there_is_room_for_is_recorded_with_more_room() -> None:
     def given(k: int) -> tuple[Any, ...]:

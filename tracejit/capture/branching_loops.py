@@ -77,7 +77,7 @@ from tracejit.core.interpreter import state
 from tracejit.core.op import REGISTRY
 from tracejit.ir.graph import Body, Graph, Node
 from tracejit.ir.interpreter import NodeFailed, Runner
-from tracejit.ops.movement.views import detach
+from tracejit.ops.movement.views import detach, select
 from tracejit.tensor import Tensor
 from tracejit.tensor.base import wrap
 
@@ -317,7 +317,7 @@ class LoopRun:
         self.given = tensors  # what the slots hold at first
         self.outside: dict[Any, Any] = {}  # what steps share, where gradients go through the loop
         self.body: Any = None  # (graph, places of its inputs, what it carries)
-        self._on_tape: tuple[int, dict[int, Tensor]] | None = None
+        self._on_tape: tuple[int, dict[int, Tensor], list[list[Tensor]]] | None = None
         first: dict[int, int] = {}
         self.objects = [first.setdefault(id(x), k) if self.tree.is_object(k) else -1 for k, x in enumerate(tensors)]
         self.begun: dict[int, Tensor] = {k: tensors[k] for k in self.objects if k >= 0}
@@ -417,14 +417,18 @@ class LoopRun:
     # -- gradients
     def tensors_on_tape(self) -> dict[int, Tensor]:
         """By slots of tensors that require grad, what they hold, with its position on eager mode's tape."""
+        return self._find_tape()[0]
+
+    def _find_tape(self) -> tuple[dict[int, Tensor], list[list[Tensor]]]:
+        """(by slots of tensors that require grad, what they hold; the items for each list), with their positions on eager mode's tape."""
         if self._on_tape is None or self._on_tape[0] != self.made:
             grad_enabled, state.grad_enabled = state.grad_enabled, True
             try:
                 make = self._loop_on_tape
-                self._on_tape = self.made, make() if self.recorder.stopped else self.recorder.unwatched(make)
+                self._on_tape = self.made, *(make() if self.recorder.stopped else self.recorder.unwatched(make))
             finally:
                 state.grad_enabled = grad_enabled
-        return self._on_tape[1]
+        return self._on_tape[1:]
 
     def _live_in(self, k: int, position: tuple[int, float]) -> Tensor:
         """What a slot holds before a step.  position: the number of the step, and where the tape of those before it ends."""
@@ -438,13 +442,24 @@ class LoopRun:
             tensor._node.sequence = end
         return tensor
 
-    def _loop_on_tape(self) -> dict[int, Tensor]:
+    def _loop_on_tape(self) -> tuple[dict[int, Tensor], list[list[Tensor]]]:
         slots = [k for k, requires in enumerate(self.grads) if requires]
         if not self.made:
-            return {k: self.begun[self.begun_objects[k]] for k in slots}
+            return {k: self.begun[self.begun_objects[k]] for k in slots}, [[] for _ in self.items]
         graph, places, carried = self.body
-        at = dict(zip(carried, self._emit_on_tape(graph, places, carried, self.made).ends, strict=True))
-        return {k: at[LIVE_IN, k] for k in slots}
+        results = self._emit_on_tape(graph, places, carried, self.made)
+        at = dict(zip(carried, results.ends, strict=True))
+        items = [
+            [select.of(rows, n, dim=0) if rows.requires_grad else wrap(x) for n, x in enumerate(column)]
+            for rows, column in zip(results.collected, self.items, strict=True)
+        ]
+        return {k: at[LIVE_IN, k] for k in slots}, items
+
+    def _items_so_far(self) -> list[list[Tensor]]:
+        """The items for each list, where the recording has stopped."""
+        if any(self.items) and self.tree.has_gradients and self.body is not None and self.body[0].requires_grad:
+            return self._find_tape()[1]
+        return [[wrap(x) for x in column] for column in self.items]
 
     def _emit_on_tape(self, graph: Graph, places: Sequence[StepValue], carried: Sequence[StepValue], count: int) -> LoopResults:
         """The loop, as a node of so many steps and on the tape."""
@@ -883,7 +898,7 @@ class LoopRun:
 
     def _steps_in_python(self, elements: Iterator[Any], done: tuple[int, Any] | None = None) -> tuple[int, Any]:
         """Make the steps for these elements in Python.  done: see `_plain_steps`."""
-        items = [[wrap(x) for x in column] for column in self.items]
+        items = self._items_so_far()
         variables = self._plain_variables()
         return self._of_program(  # type: ignore[no-any-return]
             lambda: _plain_steps(self.loop, self.function, elements, variables, done, items)
@@ -893,6 +908,7 @@ class LoopRun:
         """Make the remaining steps in Python, after one that has ended so."""
         for live in self.live_nodes.values():
             assert live.edges  # found before anything that they lead to changes
+        self._items_so_far()
         originals = {id(x): k for k, x in enumerate(stand_ins)}
         for k, x in enumerate(stand_ins):
             self._hand_over_state(x, k)
@@ -949,7 +965,7 @@ class LoopRun:
             leaves = [self._value(k, known) for key, k in by_key.items() if key[0] == "return"]
             return put_together(None, self.template, iter(leaves))
         left = [self._variable(x, by_key, lambda k: self._value(k, known)) for x in self.loop.live_outs]
-        return (*left, *[[wrap(x) for x in column] for column in self.items])
+        return (*left, *self._items_so_far())
 
     def _remaining(self, first: bool = False, done: bool = True) -> Iterator[Any]:
         """The elements of the steps that are still to be made.  first: no step was made, and the slots are not filled.  done: whether

@@ -190,6 +190,7 @@ class PathTree:
         self.ends_early = False  # whether some path is the last one
         self.takes_gradients = False  # whether some step does
         self._changing: list[int] | None = None  # see `changing_grad`
+        self._has_items_with_grad = False
 
     # -- paths
     def insert(self, path: Sequence[StepNode], end: PathEnd, outside: Callable[[StepValue], StepValue]) -> str:
@@ -262,6 +263,8 @@ class PathTree:
             marked = {k for _, end in self.all_paths() for k, x in end.left.items() if self._requires_grad(x)}
             new = [slot for k, slot in enumerate(self.slots) if k in marked and slot.holds is Tensor and not slot.requires_grad]
             if not new:
+                items = [x for _, end in self.all_paths() for x in end.items]
+                self._has_items_with_grad = any(map(self._requires_grad, items))
                 return
             for slot in new:
                 slot.requires_grad = True
@@ -385,7 +388,7 @@ class PathTree:
     def clear(self) -> None:
         """Forget all paths, and what they share."""
         self.root, self.kinds, self.paths, self.ends_early = Segment(), {}, 0, False
-        self._changing = None
+        self._changing, self._has_items_with_grad = None, False
         kept = 1 if self.trips is not None and type(self.trips.stop) is tuple else 0  # the number that ends the loop comes first
         del self.shared[kept:], self.shared_kinds[kept:]
 
@@ -411,7 +414,7 @@ class PathTree:
     @property
     def has_gradients(self) -> bool:
         """Whether gradients go through the loop."""
-        return any(slot.requires_grad for slot in self.slots)
+        return self._has_items_with_grad or any(slot.requires_grad for slot in self.slots)
 
     @property
     def is_counted(self) -> bool:
@@ -527,8 +530,15 @@ class _Body:
         if tree.takes_gradients:
             raise NoBody("a step takes gradients, and leaves a tensor that requires grad")
         marked = [k for k, slot in enumerate(tree.slots) if slot.requires_grad]
+        changing = {*tree.changing_grad()}
+        items: dict[int, bool] = {}
         for path, end in tree.all_paths():
             grad = tree.grad_of_path(path)
+            for k, x in enumerate(end.items):
+                needs = grad(x)
+                is_known = needs is True or not needs or not needs <= changing
+                if not is_known or items.setdefault(k, bool(needs)) != bool(needs):
+                    raise NoBody("some items of a list require grad, and others do not")
             places = [x for k in marked if grad(x := end.left.get(k, (LIVE_IN, k)))]
             if len({*places}) < len(places) or any(x[0] == SHARED for x in places):
                 raise NoBody("two variables hold one tensor that requires grad after a step")
