@@ -806,3 +806,19 @@ def test_a_function_of_which_one_loop_is_refused_has_no_loop_that_is_lost() -> N
     for k in range(4):
         assert_equal(outcome(two, (normal(k, 2), 9), k), outcome(compiled, (normal(k, 2), 9), k), exact=True)
     assert "outlined_loop" in messages(compiled)
+
+
+def read_before_written(xs: Any) -> Any:
+    h, whole, part = xs[:3] * 1.0, T.ones(3, dtype=T.float64), T.ones(3, dtype=T.float64)
+    for x in xs:
+        if x > 0:
+            h = h * whole + part
+        else:
+            whole.add_(h)
+            part[0] += 1.0
+    return h, whole, part
+
+
+def test_steps_read_what_later_steps_were_the_first_to_write() -> None:
+    signs = [[1, 1, -1, -1, -1, 1], [1, -1, 1, -1, 1, 1], [-1, -1, 1, 1, 1, 1], [1, 1, 1, -1, 1, -1]]
+    agrees(read_before_written, lambda k: (T.tensor(signs[k % 4], dtype=T.float64),), exact=True)

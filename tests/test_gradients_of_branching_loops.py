@@ -472,6 +472,84 @@ def test_where_a_recording_stops_items_keep_their_gradients(function: Any, capsy
     assert compiled.reasons
 
 
+# -- steps that write
+def zeros_and_own(w: Any, xs: Any) -> Any:  # steps that write to what they have made were recorded before `h` requires grad
+    h = T.zeros(3, dtype=T.float64)
+    for x in xs:
+        if x > 0:
+            h = h + w
+        else:
+            y = h * 1.0
+            y.mul_(0.5)
+            h = y
+    return h
+
+
+def part_of_own(w: Any, xs: Any) -> Any:
+    h = T.zeros(3, dtype=T.float64)
+    for x in xs:
+        if x > 0:
+            h = h + w
+        else:
+            h = h * 1.0
+            h[0] = 0.5
+    return h
+
+
+def read_then(w: Any, xs: Any) -> Any:
+    h = w * 1.0
+    for x in xs:
+        if x > 0:
+            h = h + w
+        else:
+            y = h.detach() * 1.0
+            y.mul_(0.5)
+            h = y * w
+    return h
+
+
+def saved_then_written(w: Any, xs: Any) -> Any:  # eager mode's backward pass raises
+    h = w * 1.0
+    for x in xs:
+        y = h.detach() * 1.0
+        h = h + y * w
+        if x < 0:
+            y.mul_(0.5)
+    return h
+
+
+def saved_by_other_steps(w: Any, xs: Any) -> Any:  # eager mode's backward pass raises
+    h, written = w * 1.0, T.ones(3, dtype=T.float64)
+    for x in xs:
+        if x > 0:
+            h = h + written * w
+        else:
+            written.add_(1.0)
+    return h
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["writes first", "reads first"])
+@pytest.mark.parametrize(
+    "function",
+    [zeros_and_own, part_of_own, read_then, saved_then_written, saved_by_other_steps],
+    ids=lambda f: f.__name__,
+)
+def test_where_gradients_need_what_steps_write_to_the_recording_stops(function: Any, is_late: bool) -> None:
+    def found(called: Any, k: int) -> Any:
+        xs = T.tensor([[-1.0, 1, -1, -1, 1, -1], [-1, -1, 1, 1, -1, 1]][k % 2], dtype=T.float64)
+        given = weight(k, 3), -xs if is_late else xs
+        try:
+            return outcome(called, given, k)
+        except RuntimeError as error:
+            assert "modified by an inplace operation" in str(error)
+            return [called(*given)], []
+
+    compiled = outlined(function)
+    for k in range(5):
+        assert_same(found(function, k), found(compiled, k), exact=True)
+    assert "requires grad" in next(iter(compiled.reasons)).message, compiled.explain()
+
+
 # -- room for steps
 def test_a_call_of_more_steps_than_there_is_room_for_is_recorded_with_more_room() -> None:
     def given(k: int) -> tuple[Any, ...]:

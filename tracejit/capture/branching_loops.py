@@ -356,6 +356,8 @@ class LoopRun:
         name = next((name for name, y in self.fixed.items() if y is x), "")
         self.tree.slots.append(Slot(("state", name or id(x)), Aval(x._array.shape, FROM_NUMPY[x._array.dtype]), HOLDS_STATE))
         self.states[k] = x
+        if value in self.tree.shared:  # steps before have read what this one writes to
+            self.tree.replace_place((SHARED, self.tree.shared.index(value)), (LIVE_IN, k))
         self.entered += [None] * (k - len(self.entered))
         self.entered.append(value)
         known = self.interpreter.written_in_steps.setdefault(self.function.__code__, [])
@@ -442,6 +444,11 @@ class LoopRun:
             tensor._node.sequence = end
         return tensor
 
+    def _before_write(self, x: Tensor) -> None:
+        """Have the tape of the steps before save what these have read of a tensor that the step is about to write to."""
+        if self.made and self.tree.has_gradients and any(x is y or x is getattr(y, "_base", None) for y in self.outside.values()):
+            self._find_tape()
+
     def _loop_on_tape(self) -> tuple[dict[int, Tensor], list[list[Tensor]]]:
         slots = [k for k, requires in enumerate(self.grads) if requires]
         if not self.made:
@@ -508,6 +515,7 @@ class LoopRun:
         before = reachable(recorder, self.function, self.fixed.values())
         given = self._arguments(stand_ins)
         around, interpreter.contents_before = interpreter.contents_before, self.contents_before
+        before_write, interpreter.before_write = interpreter.before_write, self._before_write
         self.contents_before.clear()
         try:
             named, values = self.step(*given)
@@ -515,7 +523,7 @@ class LoopRun:
             recorder.stop("outlined_loop", f"the loop at {self.line}: a step has raised an error")
             raise
         finally:
-            interpreter.contents_before = around
+            interpreter.contents_before, interpreter.before_write = around, before_write
             if around is not None:
                 around.update({**self.contents_before, **around})
         way = WAYS.index(named)

@@ -77,7 +77,7 @@ class StepNode:
     is known of them.  with_grad: the grad mode in which it was evaluated; None of a node that stands for a change of a tensor
     (`requires_grad_`, `.data`). position: the slice that a view reads (`xs[t]`, `xs[:, t : t + 3]`), which is no part of
     operands, attributes and comparisons; None of other nodes.  width: the length of `t : t + 3`; None of `xs[t]`, which drops the
-    dimension."""
+    dimension.  is_written: whether it reads or makes memory that steps of a branching loop write to (step_paths.py)."""
 
     node: Node
     operands: tuple[Any, ...]
@@ -87,6 +87,7 @@ class StepNode:
     kinds: tuple[ValueKind, ...]
     position: int | None = None
     width: int | None = None
+    is_written: bool = False
 
     @property
     def is_window(self) -> bool:

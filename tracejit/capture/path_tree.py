@@ -219,6 +219,8 @@ class PathTree:
                 segment.nodes.append(replace(renamed, outputs=self._local(renamed.kinds)))
             elif at == len(segment.nodes) or not self._takes(segment, at, renamed):
                 return _differs(node)
+            if renamed.is_written and not segment.nodes[at].is_written:
+                segment.nodes[at] = replace(segment.nodes[at], is_written=True)
             names.update(_same_outputs(node, segment.nodes[at]))
             at += 1
         left = {place((LIVE_IN, k))[1]: place(x) for k, x in end.left.items()}
@@ -534,6 +536,7 @@ class _Body:
         items: dict[int, bool] = {}
         for path, end in tree.all_paths():
             grad = tree.grad_of_path(path)
+            written = self._written_places(path)
             for k, x in enumerate(end.items):
                 needs = grad(x)
                 is_known = needs is True or not needs or not needs <= changing
@@ -547,8 +550,18 @@ class _Body:
                     entered = [*node.tree.shared, *node.starts.values()]
                     if any(grad(x) for x in entered if x is not None and x[0] != SHARED):
                         raise NoBody(f"the loop at {node.node.line} reads a tensor that requires grad, in a loop in a loop")
+                elif any(kind[1] for kind in node.kinds) and (node.is_written or not written.isdisjoint(node.operands)):
+                    raise NoBody(f"{node.node.op.name} at {node.node.line} reads what a step writes to, and requires grad")
                 elif any(kind[1] for kind in node.kinds) and (len(node.outputs) > 1 or node.node.op.vjp_rule is None):
                     raise NoBody(f"{node.node.op.name} at {node.node.line} gives several tensors, or has no derivative")
+
+    def _written_places(self, path: Sequence[StepNode]) -> set[Any]:
+        """Tensors from before the loop that steps write to, and views of these."""
+        written: set[Any] = {(LIVE_IN, k) for k, slot in enumerate(self.tree.slots) if slot.holds is object}
+        for node in path:
+            if node.node.op.kind is Kind.VIEW and node.operands[0] in written:
+                written.update(node.outputs)
+        return written
 
     # -- segments
     def _segment(self, segment: Segment, mask: StepValue | None, before: Sequence[StepNode]) -> dict[StepValue, StepValue]:

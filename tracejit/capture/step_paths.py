@@ -345,12 +345,13 @@ class _Path:
         self._nested, self._places = nested, places
         self._same: dict[StepValue, StepValue] = {}  # a place -> the one that has the same value
         tensors = self._tensors_written(recorded)
+        nodes = self._with_writes(step.nodes)
         self.written: dict[int, StepValue] = {k: (LIVE_IN, k) for k, x in run.states.items() if any(x is y for y in tensors)}
         same, written = {**self._same}, {**self.written}
-        path = self._path(step.nodes, has_parts=False)
+        path = self._path(nodes, has_parts=False)
         if path is None:
             self._same, self.written = same, written
-            path = self._path(step.nodes, has_parts=True)
+            path = self._path(nodes, has_parts=True)
         assert path is not None
         self.nodes = path
         self.takes_gradients = step.takes_gradients
@@ -359,7 +360,7 @@ class _Path:
         if any(a.node.op.kind is Kind.WRITE for a in self.nodes):
             self._make_pure()
         self._copy_views(passing)
-        if self.written:
+        if run.states:
             self._check_overlap()
 
     def _copy_views(self, passing: Sequence[bool]) -> None:
@@ -408,6 +409,22 @@ class _Path:
             if not any(y is x for y in run.states.values()):
                 self._same[SHARED, value] = (LIVE_IN, run.add_written(x, value))
         return [*found.values()]
+
+    def _with_writes(self, nodes: Sequence[StepNode]) -> list[StepNode]:
+        """The nodes, of which those are marked that read or make what steps write to."""
+        roots: dict[Any, Any] = {}
+        written: set[Any] = {(LIVE_IN, k) for k in self._run.states}
+        for a in nodes:
+            if a.node.op.kind in (Kind.VIEW, Kind.WRITE):
+                base = self._place(a.operands[0])
+                roots[a.outputs[0]] = base = roots.get(base, base)
+                if a.node.op.kind is Kind.WRITE:
+                    written.add(base)
+
+        def is_written(x: Any) -> bool:
+            return type(x) is tuple and roots.get(x := self._place(x), x) in written
+
+        return [replace(a, is_written=any(map(is_written, (*a.operands, *a.outputs)))) for a in nodes]
 
     def _path(self, nodes: Sequence[StepNode], has_parts: bool) -> list[StepNode] | None:
         """The nodes, less writes to whole tensors of slots: what is written becomes their value.  has_parts: whether there are other
@@ -459,7 +476,19 @@ class _Path:
         starts = {key: None if v is None else place(v) for key, v in record.starts.items()}
         tree = record.tree.with_shared(place)
         return LoopNode(
-            a.node, (), a.attributes, a.with_grad, a.outputs, a.kinds, None, None, tree, starts, record.begun, record.names
+            a.node,
+            (),
+            a.attributes,
+            a.with_grad,
+            a.outputs,
+            a.kinds,
+            None,
+            None,
+            a.is_written,
+            tree,
+            starts,
+            record.begun,
+            record.names,
         )
 
     def _make_pure(self) -> None:
@@ -480,7 +509,7 @@ class _Path:
             pure = functionalise(graph)
         except RuntimeError as error:
             raise Refused("a step writes to a view whose elements share memory") from error
-        known = dict(zip(graph.nodes, path, strict=True))
+        known = {a.outputs: a for a in path if a.node.op.kind is not Kind.WRITE}
         named: dict[Any, Any] = {v: x for x, v in ids.items()}
         fresh = count(max([x[1] for x in places if x[0] == LOCAL], default=-1) + 1)
         self.nodes = []
@@ -489,7 +518,11 @@ class _Path:
                 named.setdefault(v, (LOCAL, next(fresh)))
             operands = tuple([named[x] if type(x) is int else x for x in node.operands])
             outs, kinds = tuple([named[v] for v in node.outputs]), tuple([(pure.avals[v], False) for v in node.outputs])
-            self.nodes.append(known.get(node) or StepNode(node, operands, node.attributes, False, outs, kinds))
+            before = known.get(outs)
+            if before is not None and before.node.op is node.op and outs:
+                self.nodes.append(replace(before, operands=operands))
+            else:
+                self.nodes.append(StepNode(node, operands, node.attributes, True, outs, kinds, is_written=bool(outs)))
         after = [named[v] for v in pure.outputs[: len(ends)]]
         self.ends, self.items = after[: len(self.ends)], after[len(self.ends) :]
         for target, v in pure.writes:
@@ -499,13 +532,15 @@ class _Path:
             self.written[k] = named[v]
 
     def _check_overlap(self) -> None:
-        """Raises Refused where a tensor that the step writes to shares memory with something else that it is given."""
+        """Raises Refused where a tensor that steps write to shares memory with something else that they are given."""
         run = self._run
         arrays = [x for k, x in enumerate(run.arrays) if k not in run.states]
         shared = {x[1] for a in self.nodes for x in a.operands if type(x) is tuple and x[0] == SHARED}
-        arrays += [x._array for v in shared if (x := self._interpreter.defined.get(v)) is not None]
+        shared.update(run.tree.shared)
+        read = [x for v in shared if (x := self._interpreter.defined.get(v)) is not None]
+        arrays += [x._array for x in read if not any(x is y for y in run.states.values())]
         arrays += [x._array for x in (*run.begun.values(), *run.viewed)]
-        for k in self.written:
+        for k in run.states:
             others = (*arrays, *[x._array for j, x in run.states.items() if j != k])
             if any(np.may_share_memory(run.states[k]._array, y) for y in others):
                 raise Refused("a step writes to a tensor that shares memory with another one")

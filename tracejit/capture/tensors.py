@@ -95,6 +95,7 @@ class RecordingInterpreter(StateRecorder):
         self.loops_around = 0  # such loops that run
         # In a step of one: what tensors held before the step was the first to write to them, by ids.
         self.contents_before: dict[int, np.ndarray[Any, Any]] | None = None
+        self.before_write: Callable[[Tensor], None] | None = None  # is told of these before the write
         self.path_nodes = 0  # operations of the bodies that have been made of paths
         # code of a step -> tensors from before it that it has written to, each with the variable of the step that holds it, or ""
         self.written_in_steps: dict[Any, list[tuple[str, Tensor]]] = {}
@@ -303,6 +304,8 @@ class RecordingInterpreter(StateRecorder):
         """Note what a tensor holds before a step writes to it."""
         if self.contents_before is not None and id(x) not in self.contents_before:
             self.contents_before[id(x)] = x._array.copy()
+            if self.before_write is not None:
+                self.before_write(x)
 
     @staticmethod
     def _is_plain_write(op: Op, operands: Sequence[Any]) -> bool:
