@@ -295,4 +295,5 @@ def test_a_step_is_apart_only_where_it_has_other_cotangents(ends: tuple[bool, ..
         return on, op("add", k, op("mul", h, x)), op("mul", on, 2.0)
 
     body = Body(trace(step, [f64(2)] * 3))
-    assert _cotangent_pattern(body, 2, (2,), (False, False), ends, (collected,))[0] == apart
+    none = (False, False), (False, False), (False,)
+    assert _cotangent_pattern(body, 2, (2,), (False, False), ends, (collected,), *none).apart == apart

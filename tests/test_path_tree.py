@@ -71,7 +71,9 @@ class Path:
         kinds = tuple([(tree.aval_of(x), False) for x in carried])
         held = dict(zip([slot.key for slot in tree.slots], starts, strict=True))
         names = tuple(tree.names())
-        self.nodes.append(LoopNode(node, (), node.attributes, False, tuple(places), kinds, None, None, tree, held, {}, names))
+        self.nodes.append(
+            LoopNode(node, (), node.attributes, False, tuple(places), kinds, tree=tree, starts=held, begun={}, names=names)
+        )
         return places
 
     def into(self, tree: PathTree, left: dict[int, StepValue], way: int = CONTINUES, items: tuple[StepValue, ...] = ()) -> str:
