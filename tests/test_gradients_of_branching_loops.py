@@ -550,6 +550,39 @@ def test_where_gradients_need_what_steps_write_to_the_recording_stops(function: 
     assert "requires grad" in next(iter(compiled.reasons)).message, compiled.explain()
 
 
+# -- what depends on which tensors require grad
+def asks(w: Any, xs: Any) -> Any:
+    h, g = w * 1.0, T.zeros(3, dtype=T.float64)
+    for x in xs:
+        g = g * 0.5 if g.requires_grad else g + 1
+        if x > 0:
+            g, h = h, g
+    return g + h
+
+
+def catches(w: Any, xs: Any) -> Any:
+    h = T.zeros(3, dtype=T.float64)
+    for x in xs:
+        if x > 0:
+            h = h + w
+        else:
+            try:
+                h.sum().backward(retain_graph=True)
+            except RuntimeError:
+                h = h + 7
+            h = h + 1
+    return h
+
+
+@pytest.mark.parametrize("function", [asks, catches], ids=lambda f: f.__name__)
+def test_where_a_step_asks_for_what_requires_grad_the_recording_stops(function: Any) -> None:
+    compiled = outlined(function)
+    for k in range(6):
+        xs = normal(k, 6) if k else T.tensor([-1.0, 1, -1, -1, -1, 1], dtype=T.float64)
+        assert_same(outcome(function, (weight(k, 3), xs), k), outcome(compiled, (weight(k, 3), xs), k), exact=True)
+    assert "requires grad" in next(iter(compiled.reasons)).message, compiled.explain()
+
+
 # -- room for steps
 def test_a_call_of_more_steps_than_there_is_room_for_is_recorded_with_more_room() -> None:
     def given(k: int) -> tuple[Any, ...]:

@@ -514,6 +514,7 @@ class LoopRun:
         live_ins = [interpreter.values[id(x)] for x in stand_ins]
         before = reachable(recorder, self.function, self.fixed.values())
         given = self._arguments(stand_ins)
+        asked_before, interpreter.asked_for_grad = interpreter.asked_for_grad, False
         around, interpreter.contents_before = interpreter.contents_before, self.contents_before
         before_write, interpreter.before_write = interpreter.before_write, self._before_write
         self.contents_before.clear()
@@ -524,6 +525,8 @@ class LoopRun:
             raise
         finally:
             interpreter.contents_before, interpreter.before_write = around, before_write
+            self.tree.asks_for_grad = self.tree.asks_for_grad or interpreter.asked_for_grad
+            interpreter.asked_for_grad = interpreter.asked_for_grad or asked_before
             if around is not None:
                 around.update({**self.contents_before, **around})
         way = WAYS.index(named)

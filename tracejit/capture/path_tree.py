@@ -189,6 +189,7 @@ class PathTree:
         self.collects = 0  # lists that each step has an item for
         self.ends_early = False  # whether some path is the last one
         self.takes_gradients = False  # whether some step does
+        self.asks_for_grad = False  # whether some step may depend on which tensors require grad
         self._changing: list[int] | None = None  # see `changing_grad`
         self._has_items_with_grad = False
 
@@ -531,6 +532,8 @@ class _Body:
         tree = self.tree
         if tree.takes_gradients:
             raise NoBody("a step takes gradients, and leaves a tensor that requires grad")
+        if tree.asks_for_grad and tree.changing_grad():
+            raise NoBody("a step asks whether a tensor requires grad, and that is not so in all steps")
         marked = [k for k, slot in enumerate(tree.slots) if slot.requires_grad]
         changing = {*tree.changing_grad()}
         items: dict[int, bool] = {}

@@ -93,6 +93,7 @@ class RecordingInterpreter(StateRecorder):
         self.first_states: dict[int, np.ndarray[Any, Any]] = {}  # by ids, what states of generators were before the first draw
         self.loop_constants: set[int] = set()  # values that are made for such loops alone
         self.loops_around = 0  # such loops that run
+        self.asked_for_grad = False  # whether something may depend on which tensors require grad
         # In a step of one: what tensors held before the step was the first to write to them, by ids.
         self.contents_before: dict[int, np.ndarray[Any, Any]] | None = None
         self.before_write: Callable[[Tensor], None] | None = None  # is told of these before the write

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 __all__ = ["AttributeHandlers"]
 
 _TENSOR_STATE = frozenset({"grad_fn", "_version", "_node", "_array", "_storage", "_grad", "_hooks", "_base"})
+_GRAD_STATE = frozenset({"requires_grad", "is_leaf", "backward", "retain_grad", "register_hook", "numpy", "__array__"})
+"""Attributes that tell whether a tensor requires grad, or may raise if it does."""
 _STATELESS: tuple[type, ...] = (types.FunctionType, staticmethod, classmethod, property, type)
 """Types of class attributes that are guarded by identity alone: what they hold is read and guarded when it is used."""
 _SHARED: tuple[type, ...] = (type, types.ModuleType)
@@ -459,6 +461,8 @@ class AttributeHandlers(Handlers):
         if name in _TENSOR_STATE:
             recorder.stop("tensor_state", f"reading .{name}")
             return getattr(tensor, name)
+        if name in _GRAD_STATE:
+            recorder.interpreter.asked_for_grad = True
         attribute, _ = self.lookup(type(tensor), name)
         if attribute is ABSENT or (type(attribute) is types.FunctionType and name in vars(tensor)):
             return self.instance_attribute(tensor, name)

@@ -37,6 +37,7 @@ class RecordingProtocol(Protocol):
     nodes: list[Any]
     values: dict[int, int]
     defined: dict[int, Any]
+    asked_for_grad: bool
 
     def writes_outside(self) -> bool: ...
 
