@@ -583,6 +583,27 @@ def test_where_a_step_asks_for_what_requires_grad_the_recording_stops(function: 
     assert "requires grad" in next(iter(compiled.reasons)).message, compiled.explain()
 
 
+def sums(w: Any, xs: Any) -> Any:
+    h = w * 1.0
+    for x in xs:
+        h = h + w if x > 0 else h * 0.5
+    return h.sum()
+
+
+def test_a_loop_whose_steps_save_nothing_can_be_pulled_back_twice() -> None:
+    compiled = outlined(sums)
+    for k in range(4):
+        gradients = []
+        for function in (sums, compiled):
+            w = weight(k, 3)
+            result = function(w, normal(k, 6))
+            result.backward()
+            result.backward()
+            gradients.append(w.grad)
+        np.testing.assert_array_equal(*[x.numpy() for x in gradients])
+    assert compiled.stats.compiled_calls >= 2, compiled.explain()
+
+
 # -- room for steps
 def test_a_call_of_more_steps_than_there_is_room_for_is_recorded_with_more_room() -> None:
     def given(k: int) -> tuple[Any, ...]:

@@ -114,7 +114,9 @@ def _values_read(body: Graph) -> tuple[list[int], bool]:
     marked, makers, numbers = body.requires_grad, producers(body), extracted_numbers(body)
     differentiable = [node for node in body.nodes if gradient_operands(node, marked) and not marked.isdisjoint(node.outputs)]
     read = [v for node in differentiable for v in read_values(body, node, marked, numbers)]
-    saves = any(saved_values(body, node, marked, numbers) for node in differentiable)
+    # What says which paths steps have taken, which `phi` reads, is not on eager mode's tape.
+    saving = [node for node in differentiable if "merges paths" not in node.op.traits]
+    saves = any(saved_values(body, node, marked, numbers) for node in saving)
     return [x for v in read for x in _view_operands(body, makers, v)], bool(read) and not saves
 
 
