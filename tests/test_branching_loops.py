@@ -822,3 +822,21 @@ def read_before_written(xs: Any) -> Any:
 def test_steps_read_what_later_steps_were_the_first_to_write() -> None:
     signs = [[1, 1, -1, -1, -1, 1], [1, -1, 1, -1, 1, 1], [-1, -1, 1, 1, 1, 1], [1, 1, 1, -1, 1, -1]]
     agrees(read_before_written, lambda k: (T.tensor(signs[k % 4], dtype=T.float64),), exact=True)
+
+
+def items_that_nothing_reads(w: Any, xs: Any) -> Any:
+    items = []
+    for x in xs:
+        items.append(w[int(x)] * 2.0)
+    return w * 2
+
+
+@pytest.mark.parametrize("is_outlined", [False, True])
+def test_a_loop_that_may_leave_and_gives_nothing_that_is_read_is_compiled(is_outlined: bool) -> None:
+    compiled = outlined(items_that_nothing_reads) if is_outlined else T.compile(items_that_nothing_reads, wait=True)
+    xs = T.tensor([float(k % 3) for k in range(40)])
+    for k in range(4):
+        np.testing.assert_array_equal(compiled(normal(k, 3), xs).numpy(), (normal(k, 3) * 2).numpy())
+    assert compiled.stats.compiled_calls == 3, compiled.explain()
+    with pytest.raises(IndexError):
+        compiled(normal(0, 3), xs + 1)

@@ -29,6 +29,8 @@ def _reduced(node: Node, read: Collection[object], passes: Sequence[Callable[[Gr
     if not any(v in read for v in history):
         history = ()
     collected = [k for k in range(carried, len(body.outputs)) if node.outputs[kept + k] in read]
+    if not (history or carried or collected):
+        collected = [0]  # a loop that may leave gives something
     body = replace(body, outputs=(*body.outputs[:carried], *[body.outputs[k] for k in collected]), requires_grad=frozenset())
     for run in passes:
         body = run(body)
