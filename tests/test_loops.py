@@ -181,9 +181,8 @@ def test_what_the_table_says_happens(row: tuple[str, str, str], loaded: Callable
     stats = compiled.stats
     if row[1] == "each length":
         assert not compiled.reasons and (stats.traces, stats.compiled_calls) == (4, 2), compiled.explain()
-    elif row[1] == "pieces":
-        assert {reason.code for reason in compiled.reasons} == {"outlined_loop"}, compiled.explain()  # since `h` requires grad
-        assert stats.piecewise_calls >= 2 and stats.compiled_calls == 0, compiled.explain()
+    elif row[1] == "a node that branches":
+        assert not compiled.reasons and stats.piecewise_calls == 0 and stats.compiled_calls >= 2, compiled.explain()
     else:
         assert {f"eager: `{reason.code}`" for reason in compiled.reasons} == {row[1]}
         assert stats.compiled_calls == stats.piecewise_calls == 0
@@ -247,6 +246,6 @@ def test_the_modules_that_the_drawing_names_exist() -> None:
 
 def test_the_page_has_ten_examples_and_rows_of_each_kind() -> None:
     assert len(NAMES) == 10 and len(ROWS) == PAGE.count("\n| `") > 20
-    assert {"each length", "pieces"} < {row[1] for row in ROWS}
+    assert {"each length", "a node that branches"} < {row[1] for row in ROWS}
     lines = PAGE.splitlines()
     assert len(lines) <= 150 and max(map(len, lines)) <= 120

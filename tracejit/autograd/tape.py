@@ -25,7 +25,7 @@ from tracejit.ops.movement.views import detach
 __all__ = [
     "AFTER", "RETAIN", "AccumulateGrad", "AccumulatingNode", "DataStorage", "LiveInNode", "Node", "OpNode", "SelectiveNode", "Storage",
     "class_of", "edge_of", "edges_behind_freed", "install", "is_tensor", "leads_elsewhere", "make_tensor", "mark_written",
-    "move_retained", "next_sequence", "shown", "with_contents",
+    "move_before", "move_retained", "next_sequence", "shown", "with_contents",
 ]  # fmt: skip
 
 next_sequence = itertools.count().__next__
@@ -182,6 +182,21 @@ class SelectiveNode(Node):
     def expand(self) -> None:
         """Become a node that hands on.  The steps have sequence numbers between those of this node and of the one before."""
         raise NotImplementedError(type(self).__name__)
+
+
+def move_before(nodes: Iterable[Node | None], first: int, end: float) -> None:
+    """Give nodes, and those that they lead to, sequence numbers before `end` in their order, if they were made after the number
+    `first`."""
+    last = next_sequence()
+    waiting, seen = [node for node in nodes if node is not None], set()
+    while waiting:
+        node = waiting.pop()
+        if node in seen or node.sequence < first:
+            continue
+        seen.add(node)
+        waiting += [edge[0] for edge in node.edges if edge is not None and isinstance(edge[0], Node)]
+    for node in seen:
+        node.sequence = end - 1 + (node.sequence - first) / (last - first + 1)
 
 
 class LiveInNode(Node):

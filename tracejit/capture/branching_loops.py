@@ -29,12 +29,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tracejit.autograd.tape import LiveInNode, next_sequence
+from tracejit.autograd.tape import LiveInNode, move_before, next_sequence
 from tracejit.capture.call_sites import user_line
 from tracejit.capture.defects import stop_for_defect
 from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.handlers.symbols import is_symbolic
-from tracejit.capture.loop_emission import LoopResults, emit_loop, room_for
+from tracejit.capture.loop_emission import LoopResults, emit_loop, room_for, written_out
 from tracejit.capture.loop_steps import LIVE_IN, SHARED, RecordingPoint, StepValue, outside_value
 from tracejit.capture.path_tree import (
     BASE,
@@ -77,7 +77,7 @@ from tracejit.core.interpreter import state
 from tracejit.core.op import REGISTRY
 from tracejit.ir.graph import Body, Graph, Node
 from tracejit.ir.interpreter import NodeFailed, Runner
-from tracejit.ops.movement.views import detach, select
+from tracejit.ops.movement.views import detach
 from tracejit.tensor import Tensor
 from tracejit.tensor.base import wrap
 
@@ -306,7 +306,7 @@ class LoopRun:
                 slot, tensor = self._slot_for(key, x)
                 slots.append(slot)
                 tensors.append(tensor)
-        self.tree = PathTree((self.function.__code__, loop.line), slots, self.trips, self.count)
+        self.tree = PathTree((self.function.__code__, loop.line), slots, self.trips, self.count, loop.read_after)
         if self.elements is not None and self.trips is not None and is_symbolic(self.elements.stop):
             value = number_value(interpreter, self.elements.stop)
             self.tree.trips = TripCount(self.trips.step, self.tree.shared_place(value, (interpreter.avals[value], False)))
@@ -317,6 +317,7 @@ class LoopRun:
         self.given = tensors  # what the slots hold at first
         self.outside: dict[Any, Any] = {}  # what steps share, where gradients go through the loop
         self.body: Any = None  # (graph, places of its inputs, what it carries)
+        self._first_on_tape = 0  # the sequence number that its nodes come after
         self._on_tape: tuple[int, dict[int, Tensor], list[list[Tensor]]] | None = None
         first: dict[int, int] = {}
         self.objects = [first.setdefault(id(x), k) if self.tree.is_object(k) else -1 for k, x in enumerate(tensors)]
@@ -425,6 +426,7 @@ class LoopRun:
         """(by slots of tensors that require grad, what they hold; the items for each list), with their positions on eager mode's tape."""
         if self._on_tape is None or self._on_tape[0] != self.made:
             grad_enabled, state.grad_enabled = state.grad_enabled, True
+            self._first_on_tape = next_sequence()
             try:
                 make = self._loop_on_tape
                 self._on_tape = self.made, *(make() if self.recorder.stopped else self.recorder.unwatched(make))
@@ -439,10 +441,10 @@ class LoopRun:
             raise RuntimeError(
                 "backward(): a tensor of a step of a loop outlived the step; this is a defect of tracejit, please report it"
             )
-        tensor = self.tensors_on_tape()[k]
-        if tensor._node is not None and step:
-            tensor._node.sequence = end
-        return tensor
+        tensors = self.tensors_on_tape()
+        if step:
+            move_before([x._node for x in tensors.values()], self._first_on_tape, end)
+        return tensors[k]
 
     def _before_write(self, x: Tensor) -> None:
         """Have the tape of the steps before save what these have read of a tensor that the step is about to write to."""
@@ -454,12 +456,16 @@ class LoopRun:
         if not self.made:
             return {k: self.begun[self.begun_objects[k]] for k in slots}, [[] for _ in self.items]
         graph, places, carried = self.body
-        results = self._emit_on_tape(graph, places, carried, self.made)
-        at = dict(zip(carried, results.ends, strict=True))
-        items = [
-            [select.of(rows, n, dim=0) if rows.requires_grad else wrap(x) for n, x in enumerate(column)]
-            for rows, column in zip(results.collected, self.items, strict=True)
-        ]
+        given: list[Any] = [self._entered(x) for x in carried]
+        for x, tensor in self.states.items():
+            given[carried.index((LIVE_IN, x))] = wrap(self._first_contents(tensor).copy())
+        shared = [plain(self.outside[self.tree.shared[x[1]]]) for x in places[len(carried) :]]
+        items: list[list[Tensor]] = [[] for _ in self.items]
+        for _ in range(self.made):
+            given, row = [*(found := quietly(written_out, graph, [*given, *shared]))[: len(carried)]], found[len(carried) :]
+            for column, item in zip(items, row, strict=True):
+                column.append(item)
+        at = dict(zip(carried, given, strict=True))
         return {k: at[LIVE_IN, k] for k in slots}, items
 
     def _items_so_far(self) -> list[list[Tensor]]:

@@ -15,17 +15,18 @@ from typing import Any, NamedTuple
 
 from tracejit.core.aval import Aval
 from tracejit.core.interpreter import state
-from tracejit.core.op import Effect
+from tracejit.core.op import Effect, Kind
 from tracejit.ir.builder import producers
-from tracejit.ir.graph import Body, Graph, Node
+from tracejit.ir.graph import Body, Graph, Literal, Node
 from tracejit.ir.loop import Saved, loop
 from tracejit.ops.movement.views import detach
 from tracejit.passes.backward import gradient_operands
 from tracejit.passes.loop_gradient import differentiable_loop
 from tracejit.passes.partition import extracted_numbers, read_values, saved_values
 from tracejit.tensor import Tensor
+from tracejit.tensor.base import wrap
 
-__all__ = ["LoopResults", "emit_loop", "room_for"]
+__all__ = ["LoopResults", "emit_loop", "room_for", "written_out"]
 
 
 class LoopResults(NamedTuple):
@@ -100,6 +101,27 @@ def emit_loop(
         [y if v in marked or not y.requires_grad else detach(y) for v, y in zip(collected, rows, strict=False)],
         {k: y if entered[k].requires_grad or not y.requires_grad else detach(y) for k, y in zip(order, history, strict=False)},
     )
+
+
+def written_out(body: Graph, given: Sequence[Any]) -> list[Any]:
+    """What one step gives by operations of eager mode, whose nodes are on the tape: those of the path that the step takes."""
+    values = dict(zip(body.inputs, given, strict=True))
+    values.update({v: wrap(array) for v, array in body.constants.items()})
+    grad_enabled = state.grad_enabled
+    try:
+        for node in body.nodes:
+            operands = [values[x] if type(x) is int else x.value if isinstance(x, Literal) else None for x in node.operands]
+            if node.op.kind is Kind.GUARD:
+                continue
+            if "merges paths" in node.op.traits:
+                values[node.outputs[0]] = operands[1] if bool(operands[0]._array) else operands[2]  # type: ignore[union-attr]
+                continue
+            state.grad_enabled = not body.requires_grad.isdisjoint(node.outputs)
+            made = node.op(*operands, **node.attrs)
+            values.update(zip(node.outputs, made if node.op.multiple else (made,), strict=True))
+    finally:
+        state.grad_enabled = grad_enabled
+    return [values[v] for v in body.outputs]  # type: ignore[index]
 
 
 def room_for(steps: int) -> int:

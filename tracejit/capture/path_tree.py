@@ -24,14 +24,14 @@ made.  So what follows the loop knows whether two variables hold one object."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, Final
 
 from tracejit.capture.loop_steps import LIVE_IN, LOCAL, SHARED, StepNode, StepValue, ValueKind, body_graph
-from tracejit.capture.syntax.pieces import CONTINUES
+from tracejit.capture.syntax.pieces import CONTINUES, RETURNS
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import INTEGER, bool_, int64
 from tracejit.core.op import REGISTRY, Kind, Op
@@ -177,9 +177,16 @@ class PathTree:
     what all steps read, by the keys that its owner gives; a place (SHARED, k) is the k-th of them.  objects: those among them that
     steps have put into slots, in the order of their numbers."""
 
-    def __init__(self, loop: Hashable, slots: list[Slot], trips: TripCount | None, count: int | None = None) -> None:
-        """count: the number of steps, if no value decides it."""
-        self.loop, self.slots, self.trips, self.count = loop, slots, trips, count
+    def __init__(
+        self,
+        loop: Hashable,
+        slots: list[Slot],
+        trips: TripCount | None,
+        count: int | None = None,
+        read_after: Collection[str] = (),
+    ) -> None:
+        """count: the number of steps, if no value decides it.  read_after: the variables that are read after the loop."""
+        self.loop, self.slots, self.trips, self.count, self.read_after = loop, slots, trips, count, read_after
         self.shared: list[Any] = []
         self.shared_kinds: list[ValueKind] = []
         self.objects: list[Any] = []
@@ -548,6 +555,7 @@ class _Body:
             places = [x for k in marked if grad(x := end.left.get(k, (LIVE_IN, k)))]
             if len({*places}) < len(places) or any(x[0] == SHARED for x in places):
                 raise NoBody("two variables hold one tensor that requires grad after a step")
+            self._check_results(path, end, grad)
             for node in path:
                 if isinstance(node, LoopNode):
                     entered = [*node.tree.shared, *node.starts.values()]
@@ -557,6 +565,28 @@ class _Body:
                     raise NoBody(f"{node.node.op.name} at {node.node.line} reads what a step writes to, and requires grad")
                 elif any(kind[1] for kind in node.kinds) and (len(node.outputs) > 1 or node.node.op.vjp_rule is None):
                     raise NoBody(f"{node.node.op.name} at {node.node.line} gives several tensors, or has no derivative")
+
+    def _check_results(self, path: Sequence[StepNode], end: PathEnd, grad: Callable[[StepValue], Any]) -> None:
+        """Raises NoBody where a result of the loop is made of another one in a step: what comes back from the first one to the second, a
+        hook would see in eager mode, and `autograd.grad` give."""
+        results = [
+            (str(slot.key[1]), place)
+            for k, slot in enumerate(self.tree.slots)
+            if slot.key[0] == ("return" if end.way == RETURNS else "variable")
+            and (end.way == RETURNS or slot.key[1] in self.tree.read_after)
+            and slot.requires_grad
+            and grad(place := end.left.get(k, (LIVE_IN, k)))
+        ]
+        results += [("an item", x) for x in end.items if grad(x)]
+        made_of: dict[Any, set[Any]] = {}
+        for node in path if len(results) > 1 else ():
+            if any(kind[1] for kind in node.kinds):
+                read = {x for x in node.operands if type(x) is tuple and grad(x)}
+                made_of.update(dict.fromkeys(node.outputs, read.union(*[made_of.get(x, ()) for x in read])))
+        for name, x in results:
+            others = [other for other, y in results if (other, y) != (name, x) and (y == x or y in made_of.get(x, ()))]
+            if others:
+                raise NoBody(f"{name!r} is made of {others[0]!r} in a step, and both are used after the loop and require grad")
 
     def _written_places(self, path: Sequence[StepNode]) -> set[Any]:
         """Tensors from before the loop that steps write to, and views of these."""
