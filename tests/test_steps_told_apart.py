@@ -307,11 +307,12 @@ def test_explain_says_what_makes_each_number_of_steps_a_recording(function: Call
     assert said and all(why in line and "test_steps_told_apart.py:" in line for line in said), compiled.explain()
 
 
-def test_a_loop_whose_steps_go_either_way_with_gradients_is_in_pieces_once_two_lengths_are_recorded() -> None:
+def test_a_loop_whose_steps_go_either_way_with_gradients_is_one_node_for_each_length() -> None:
     compiled = tj.compile(going_either_way, wait=True)
-    for length in (40, 25, 60, 30):  # the third call tries to have the loop as one node
+    for length in (40, 25, 60, 30, 60, 30, 60):
         xs = parameter(length, 2, WIDTH, seed=length).detach()
         (h, best), (expected, most) = compiled(xs), going_either_way(xs)
         np.testing.assert_allclose(h.detach().numpy(), expected.detach().numpy(), rtol=1e-4, atol=1e-5)
         assert math.isclose(best, most, rel_tol=1e-5)
-    assert (compiled.stats.traces, compiled.stats.piecewise_calls) == (3, 1), compiled.explain()
+    stats = compiled.stats
+    assert stats.piecewise_calls == 0 and stats.compiled_calls >= 2 and not compiled.reasons, compiled.explain()
