@@ -284,14 +284,14 @@ def not_taken(w: Any, n: int) -> Any:  # the square root and the logarithm are N
     return h
 
 
-def taken(w: Any, n: int) -> Any:  # the derivative of the square root is infinite where a step takes it of 0
+def infinite_derivative(w: Any, n: int) -> Any:  # the derivative of the square root is infinite where a step takes it of 0
     h = w * 1.0
     for _ in range(n):
         h = (h - h.min()).sqrt() if h.min() > 1 else h * 0.5 + w * w
     return h
 
 
-@pytest.mark.parametrize("function", [not_taken, taken], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("function", [not_taken, infinite_derivative], ids=lambda f: f.__name__)
 def test_nan_and_infinity_come_from_paths_that_were_taken_and_from_no_others(function: Any) -> None:
     compiled = agrees(function, lambda k: (weight(k, 3), 12), recordings=4)
     w = weight(1, 3)
@@ -535,7 +535,7 @@ def saved_by_other_steps(w: Any, xs: Any) -> Any:  # eager mode's backward pass 
     ids=lambda f: f.__name__,
 )
 def test_where_gradients_need_what_steps_write_to_the_recording_stops(function: Any, is_late: bool) -> None:
-    def found(called: Any, k: int) -> Any:
+    def outcome_or_refusal(called: Any, k: int) -> Any:
         xs = T.tensor([[-1.0, 1, -1, -1, 1, -1], [-1, -1, 1, 1, -1, 1]][k % 2], dtype=T.float64)
         given = weight(k, 3), -xs if is_late else xs
         try:
@@ -546,7 +546,7 @@ def test_where_gradients_need_what_steps_write_to_the_recording_stops(function: 
 
     compiled = outlined(function)
     for k in range(5):
-        assert_same(found(function, k), found(compiled, k), exact=True)
+        assert_same(outcome_or_refusal(function, k), outcome_or_refusal(compiled, k), exact=True)
     assert "requires grad" in next(iter(compiled.reasons)).message, compiled.explain()
 
 

@@ -49,7 +49,7 @@ def in_graph(build: Any) -> None:
             assert bool(interpret(graph, [np.array(x) for x in outcomes])[0]) == expected
 
 
-def made(logic: Conditions, bools: Any, condition: Condition) -> Condition:
+def stepwise(logic: Conditions, bools: Any, condition: Condition) -> Condition:
     """The condition of these terms, whose literals are positions of bools, step by step."""
     total: Condition = frozenset()
     for term in condition:
@@ -63,7 +63,7 @@ def made(logic: Conditions, bools: Any, condition: Condition) -> Condition:
 @given(CONDITIONS)
 def test_a_condition_and_its_value_hold_where_one_of_the_terms_does(condition: Condition) -> None:
     def build(logic: Conditions, bools: Any) -> Any:
-        return made(logic, bools, condition), lambda outcomes: holds(condition, dict(enumerate(outcomes)))
+        return stepwise(logic, bools, condition), lambda outcomes: holds(condition, dict(enumerate(outcomes)))
 
     in_graph(build)
 

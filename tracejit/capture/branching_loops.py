@@ -21,20 +21,18 @@ Nested loops are nodes of the path of a step, with a tree of their own; runs of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tracejit.autograd.tape import LiveInNode, move_before, next_sequence
 from tracejit.capture.call_sites import user_line
 from tracejit.capture.defects import stop_for_defect
 from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.handlers.symbols import is_symbolic
-from tracejit.capture.loop_emission import LoopResults, emit_loop, room_for, written_out
+from tracejit.capture.loop_emission import emit_loop, room_for
 from tracejit.capture.loop_steps import LIVE_IN, SHARED, RecordingPoint, StepValue, outside_value
 from tracejit.capture.path_tree import (
     BASE,
@@ -50,6 +48,7 @@ from tracejit.capture.path_tree import (
     identity,
     requires_grad,
 )
+from tracejit.capture.python_steps import elements_without_end, plain_elements, run_steps
 from tracejit.capture.stacked_items import StackedItems
 from tracejit.capture.step_elements import Elements, header_value, step_elements
 from tracejit.capture.step_paths import (
@@ -67,13 +66,13 @@ from tracejit.capture.step_paths import (
     reachable,
     variable_keys,
 )
+from tracejit.capture.steps_on_tape import StepsOnTape
 from tracejit.capture.syntax.loops import UNBOUND
 from tracejit.capture.syntax.outlined_loops import NO_STEP, WAYS, WHILE, OutlinedLoop
-from tracejit.capture.syntax.pieces import BREAKS, CONTINUES, RETURNS
+from tracejit.capture.syntax.pieces import CONTINUES, RETURNS
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FROM_NUMPY, int64
 from tracejit.core.floating import quietly
-from tracejit.core.interpreter import state
 from tracejit.core.op import REGISTRY
 from tracejit.ir.graph import Body, Graph, Node
 from tracejit.ir.interpreter import NodeFailed, Runner
@@ -120,7 +119,7 @@ def run_outlined_loop(
     the items of each list as a list), or (RETURNS, the result)."""
     variables = dict(zip(loop.live_ins, values, strict=True))
     if interpreter is None:
-        return _plain_steps(loop, step, _plain_elements(pattern, header), variables)
+        return run_steps(loop, step, plain_elements(pattern, header), variables)
     recorder = interpreter.recorder
     run = LoopRun(interpreter, loop, step, variables, joined)
     recorder.native_depth += 1  # Python code that runs from here on is not the program's, but for steps
@@ -128,58 +127,11 @@ def run_outlined_loop(
         if run.begin(pattern, header) and run.is_worth_a_node():
             return run.steps()
         if loop.branches and not run.is_nested:
-            return run.refuse_elements(_plain_elements(pattern, header))
+            return run.refuse_elements(plain_elements(pattern, header))
     finally:
         recorder.native_depth = run.depth
     iterable = header_value(pattern, iter(header), lambda f, given, named: recorder.calls.call(f, tuple(given), named))
-    return _plain_steps(loop, run.step, recorder.iteration.iterate(iterable), variables)
-
-
-def _plain_elements(pattern: Any, header: tuple[Any, ...]) -> Iterator[Any]:
-    if pattern == WHILE:
-        return _for_ever()
-    return iter(header_value(pattern, map(plain, header), lambda f, given, named: f(*given, **named)))
-
-
-def _for_ever() -> Iterator[None]:
-    return iter(lambda: None, 0)
-
-
-def _plain_steps(
-    loop: OutlinedLoop,
-    step: Callable[..., Any],
-    elements: Iterable[Any],
-    variables: dict[str, Any],
-    done: tuple[int, Any] | None = None,
-    items: Sequence[list[Any]] = (),
-) -> tuple[int, Any]:
-    """Run steps one by one.  done: what the step before has returned.  items: those of the steps before."""
-    columns = [[*column] for column in items] or [[] for _ in range(loop.items)]
-    left: dict[str, Any] = {}
-    remaining = iter(elements)
-    while True:
-        if done is None:
-            element = next(remaining, _END)
-            if element is _END:
-                return (
-                    (CONTINUES, (*[left[name] for name in loop.live_outs], *columns)) if left or any(columns) else (NO_STEP, None)
-                )
-            given = [variables[name] for name in loop.live_ins]
-            named, values = step(element, *given) if loop.has_elements else step(*given)
-            done = WAYS.index(named), values
-        way, values = done
-        if way == RETURNS:
-            return way, values
-        left = dict(zip(loop.live_outs, values, strict=False))
-        variables = {**variables, **left}
-        for column, item in zip(columns, values[len(loop.live_outs) :], strict=True):
-            column.append(item)
-        if way == BREAKS:
-            return way, (*left.values(), *columns)
-        done = None
-
-
-_END: Final = object()
+    return run_steps(loop, run.step, recorder.iteration.iterate(iterable), variables)
 
 
 class LoopRun:
@@ -317,8 +269,7 @@ class LoopRun:
         self.given = tensors  # what the slots hold at first
         self.outside: dict[Any, Any] = {}  # what steps share, where gradients go through the loop
         self.body: Any = None  # (graph, places of its inputs, what it carries)
-        self._first_on_tape = 0  # the sequence number that its nodes come after
-        self._on_tape: tuple[int, dict[int, Tensor], list[list[Tensor]]] | None = None
+        self.tape = StepsOnTape(self)
         first: dict[int, int] = {}
         self.objects = [first.setdefault(id(x), k) if self.tree.is_object(k) else -1 for k, x in enumerate(tensors)]
         self.begun: dict[int, Tensor] = {k: tensors[k] for k in self.objects if k >= 0}
@@ -351,7 +302,7 @@ class LoopRun:
         """Give a tensor from before the loop, which steps write to, a slot; one in a variable is known by the name of that.  value:
         what it holds before the step."""
         k = len(self.tree.slots)
-        if id(x) not in self.states_before and id(x) not in self.interpreter.first_states:
+        if id(x) not in self.states_before:
             self.states_before[id(x)] = self.contents_before[id(x)] if id(x) in self.contents_before else x._array.copy()
         self.interpreter.note_contents(x)
         name = next((name for name, y in self.fixed.items() if y is x), "")
@@ -375,7 +326,7 @@ class LoopRun:
         if number not in known:
             before = self._real_object(number)
             if before is None:
-                before = self.tensors_on_tape()[k] if self.grads[k] else wrap(self.arrays[k])
+                before = self.tape.tensors()[k] if self.grads[k] else wrap(self.arrays[k])
             known[number] = before
         return known[number]
 
@@ -417,87 +368,11 @@ class LoopRun:
             column.append(row)
         return CONTINUES if self.tree.is_counted else int(results[WAY])
 
-    # -- gradients
-    def tensors_on_tape(self) -> dict[int, Tensor]:
-        """By slots of tensors that require grad, what they hold, with its position on eager mode's tape."""
-        return self._find_tape()[0]
-
-    def _find_tape(self) -> tuple[dict[int, Tensor], list[list[Tensor]]]:
-        """(by slots of tensors that require grad, what they hold; the items for each list), with their positions on eager mode's tape."""
-        if self._on_tape is None or self._on_tape[0] != self.made:
-            grad_enabled, state.grad_enabled = state.grad_enabled, True
-            self._first_on_tape = next_sequence()
-            try:
-                make = self._loop_on_tape
-                self._on_tape = self.made, *(make() if self.recorder.stopped else self.recorder.unwatched(make))
-            finally:
-                state.grad_enabled = grad_enabled
-        return self._on_tape[1:]
-
-    def _live_in(self, k: int, position: tuple[int, float]) -> Tensor:
-        """What a slot holds before a step.  position: the number of the step, and where the tape of those before it ends."""
-        step, end = position
-        if step != self.made:
-            raise RuntimeError(
-                "backward(): a tensor of a step of a loop outlived the step; this is a defect of tracejit, please report it"
-            )
-        tensors = self.tensors_on_tape()
-        if step:
-            move_before([x._node for x in tensors.values()], self._first_on_tape, end)
-        return tensors[k]
-
-    def _before_write(self, x: Tensor) -> None:
-        """Have the tape of the steps before save what these have read of a tensor that the step is about to write to."""
-        if self.made and self.tree.has_gradients and any(x is y or x is getattr(y, "_base", None) for y in self.outside.values()):
-            self._find_tape()
-
-    def _loop_on_tape(self) -> tuple[dict[int, Tensor], list[list[Tensor]]]:
-        slots = [k for k, requires in enumerate(self.grads) if requires]
-        if not self.made:
-            return {k: self.begun[self.begun_objects[k]] for k in slots}, [[] for _ in self.items]
-        graph, places, carried = self.body
-        given: list[Any] = [self._entered(x) for x in carried]
-        for x, tensor in self.states.items():
-            given[carried.index((LIVE_IN, x))] = wrap(self._first_contents(tensor).copy())
-        shared = [plain(self.outside[self.tree.shared[x[1]]]) for x in places[len(carried) :]]
-        items: list[list[Tensor]] = [[] for _ in self.items]
-        for _ in range(self.made):
-            given, row = [*(found := quietly(written_out, graph, [*given, *shared]))[: len(carried)]], found[len(carried) :]
-            for column, item in zip(items, row, strict=True):
-                column.append(item)
-        at = dict(zip(carried, given, strict=True))
-        return {k: at[LIVE_IN, k] for k in slots}, items
-
     def _items_so_far(self) -> list[list[Tensor]]:
         """The items for each list, where the recording has stopped."""
         if any(self.items) and self.tree.has_gradients and self.body is not None and self.body[0].requires_grad:
-            return self._find_tape()[1]
+            return self.tape.items()
         return [[wrap(x) for x in column] for column in self.items]
-
-    def _emit_on_tape(self, graph: Graph, places: Sequence[StepValue], carried: Sequence[StepValue], count: int) -> LoopResults:
-        """The loop, as a node of so many steps and on the tape."""
-        states = [(x._array, x._array.copy(), self._first_contents(x)) for x in self.states.values()]
-        for array, _, first in states:
-            array[...] = first
-        try:
-            return self._emit_from_start(graph, places, carried, count)
-        finally:
-            for array, contents, _ in states:
-                array[...] = contents
-
-    def _first_contents(self, state: Tensor) -> np.ndarray[Any, Any]:
-        """What the state of a generator, or a tensor that steps write to, was before the loop."""
-        number = id(state)
-        return self.states_before[number] if number in self.states_before else self.interpreter.first_states[number]
-
-    def _emit_from_start(
-        self, graph: Graph, places: Sequence[StepValue], carried: Sequence[StepValue], count: int
-    ) -> LoopResults:
-        entered = [self._entered(x) for x in carried]
-        shared = [self.outside[self.tree.shared[x[1]]] for x in places[len(carried) :]]
-        if state.top is not self.interpreter:
-            shared = list(map(plain, shared))
-        return emit_loop(graph, entered, (), shared, count, False, of_paths=True)
 
     def _first_object(self) -> int:
         """The number of the first object that the step makes."""
@@ -522,7 +397,7 @@ class LoopRun:
         given = self._arguments(stand_ins)
         asked_before, interpreter.asked_for_grad = interpreter.asked_for_grad, False
         around, interpreter.contents_before = interpreter.contents_before, self.contents_before
-        before_write, interpreter.before_write = interpreter.before_write, self._before_write
+        before_write, interpreter.before_write = interpreter.before_write, self.tape.before_write
         self.contents_before.clear()
         try:
             named, values = self.step(*given)
@@ -576,13 +451,10 @@ class LoopRun:
         """What a step is given for each slot: a new tensor, also where two slots hold one object, since they may hold two in other
         steps; and the states of generators."""
         result = [self.states[k] if k in self.states else wrap(array) for k, array in enumerate(self.arrays)]
-        position = self.made, next_sequence()
-        self.live_nodes = {
-            k: LiveInNode(partial(self._live_in, k, position)) for k, requires in enumerate(self.grads) if requires
-        }
+        self.tape.begin_step()
         for k, x in enumerate(result):
-            if k in self.live_nodes:
-                x._requires_grad, x._node, x._index = True, self.live_nodes[k], 0
+            if k in self.tape.live_ins:
+                x._requires_grad, x._node, x._index = True, self.tape.live_ins[k], 0
             self.interpreter._define(x)
         self.recorder.keep += result
         known: dict[int, Tensor] = {}
@@ -719,8 +591,7 @@ class LoopRun:
             if v in interpreter.requires_grad:
                 interpreter.requires_grad.discard(v)
                 interpreter._by_tape[id(x._node), 0] = entered
-        for live in self.live_nodes.values():
-            assert live.edges  # found while the slots hold what the step was given
+        self.tape.fix()
         for at, node in enumerate(interpreter.nodes):
             if any(type(x) is int and x in known for x in node.operands):
                 operands = tuple([known.get(x, x) if type(x) is int else x for x in node.operands])
@@ -796,7 +667,14 @@ class LoopRun:
         if len({*values}) < len(values) or not {*tree.shared}.isdisjoint(values):
             raise Refused("it is given one tensor that requires grad twice")
         count = self.made if tree.is_counted else room_for(self.made)
-        results = self._emit_on_tape(graph, places, carried, count)
+        entered = [self.entered_tensor(x) for x in carried]
+        shared = [self.outside[tree.shared[x[1]]] for x in places[len(carried) :]]
+        for tensor in self.states.values():  # the loop is evaluated, from what they were before it
+            tensor._array[...] = self.states_before[id(tensor)]
+        try:
+            results = emit_loop(graph, entered, (), shared, count, False, of_paths=True)
+        finally:
+            self._store_states()
         at = dict(zip(carried, results.ends, strict=True))
         if not tree.is_counted:
             self._take(at[GO])
@@ -831,7 +709,7 @@ class LoopRun:
             self.interpreter.loop_constants.add(entered)
         return entered
 
-    def _entered(self, place: StepValue) -> Tensor:
+    def entered_tensor(self, place: StepValue) -> Tensor:
         """The tensor that the loop is given for what it carries."""
         k = place[1]
         if place[0] != LIVE_IN:
@@ -914,17 +792,16 @@ class LoopRun:
         return self._steps_in_python(elements)
 
     def _steps_in_python(self, elements: Iterator[Any], done: tuple[int, Any] | None = None) -> tuple[int, Any]:
-        """Make the steps for these elements in Python.  done: see `_plain_steps`."""
+        """Make the steps for these elements in Python.  done: see `run_steps`."""
         items = self._items_so_far()
         variables = self._plain_variables()
         return self._of_program(  # type: ignore[no-any-return]
-            lambda: _plain_steps(self.loop, self.function, elements, variables, done, items)
+            lambda: run_steps(self.loop, self.function, elements, variables, done, items)
         )
 
     def _go_on(self, way: int, values: Any, stand_ins: Sequence[Tensor]) -> tuple[int, Any]:
         """Make the remaining steps in Python, after one that has ended so."""
-        for live in self.live_nodes.values():
-            assert live.edges  # found before anything that they lead to changes
+        self.tape.fix()
         self._items_so_far()
         originals = {id(x): k for k, x in enumerate(stand_ins)}
         for k, x in enumerate(stand_ins):
@@ -944,7 +821,7 @@ class LoopRun:
         before.__dict__.update(vars(stand_in))
         if stand_in._grad is not None:
             before._grad = stand_in._grad
-        changed = stand_in._requires_grad != self.grads[k] or stand_in._node is not self.live_nodes.get(k)
+        changed = stand_in._requires_grad != self.grads[k] or stand_in._node is not self.tape.live_ins.get(k)
         if changed or stand_in._array is not self.arrays[k]:
             self.interpreter.become(before, stand_in)
 
@@ -988,6 +865,6 @@ class LoopRun:
         """The elements of the steps that are still to be made.  first: no step was made, and the slots are not filled.  done: whether
         the step for the element in the slots was made."""
         if self.elements is None or self.trips is None:
-            return _for_ever()
+            return elements_without_end()
         start = plain(self.element) if first else int(self.arrays[0]) + (self.trips.step if done else 0)
         return map(self.elements.at, range(start, plain(self.elements.stop), self.trips.step))

@@ -90,11 +90,10 @@ class RecordingInterpreter(StateRecorder):
         self.scalars: dict[Name, int] = {}  # prologue variable -> value id
         self.numbers: dict[int, SymbolicNumber] = {}  # value id -> the number that it stands for
         self.path_trees: dict[int, LoopRecord] = {}  # the first value that a loop of paths gives -> what it stands for
-        self.first_states: dict[int, np.ndarray[Any, Any]] = {}  # by ids, what states of generators were before the first draw
         self.loop_constants: set[int] = set()  # values that are made for such loops alone
         self.loops_around = 0  # such loops that run
         self.asked_for_grad = False  # whether something may depend on which tensors require grad
-        # In a step of one: what tensors held before the step was the first to write to them, by ids.
+        # In a step of one: what tensors held before the step was the first to write to them, or draw from them, by ids.
         self.contents_before: dict[int, np.ndarray[Any, Any]] | None = None
         self.before_write: Callable[[Tensor], None] | None = None  # is told of these before the write
         self.path_nodes = 0  # operations of the bodies that have been made of paths
@@ -804,7 +803,7 @@ class RecordingInterpreter(StateRecorder):
         unless its state was recorded (`make_state`)."""
         recorder, state = self.recorder, generator.state()
         self.states.add(id(state))
-        self.first_states.setdefault(id(state), state._array.copy())
+        self.note_contents(state)
         if recorder.stopped or (id(state) in self.values and id(state) not in recorder.tensors):
             return
         path, constant = recorder.sources.get(id(generator)), recorder.constant(default_generator)

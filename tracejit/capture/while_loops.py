@@ -123,11 +123,10 @@ def record_while_loop(
             and _carries_same_objects(interpreter, begin, before, carried)
         ):
             shared = [x[1] for x in body[1] if x[0] != LIVE_IN]
-            if not _has_gradient(interpreter, begin.carried, carried):
-                return _emit_while_loop(interpreter, begin, carried, *body, keeps_guard=begin is not entry)
-            why = _given_twice(interpreter, begin.carried, shared)
+            has_gradient = _has_gradient(interpreter, begin.carried, carried)
+            why = _given_twice(interpreter, begin.carried, shared) if has_gradient else ""
             if not why:
-                return _emit_with_room(interpreter, begin, carried, *body, keeps_guard=begin is not entry)
+                return _emit_while_loop(interpreter, begin, carried, *body, begin is not entry, has_gradient)
         else:
             begin, described = first, latest
         last = now
@@ -192,15 +191,22 @@ def _emit_while_loop(
     graph: Graph,
     places: Sequence[StepValue],
     keeps_guard: bool,
+    has_gradient: bool,
 ) -> list[Any]:
     """Put one node in the place of those from `begin` on.  graph: a step and the condition after it; places: of its inputs.
     keeps_guard: the guard on the condition of the first step, which is the first node, stays: the tensors of the steps before it
-    may be in use elsewhere."""
-    body = replace(_with_condition(graph), requires_grad=frozenset())
-    given = [*begin.carried, *_shared(interpreter, begin, places, keeps_guard)]
-    given = [detach.of(x) if isinstance(x, Tensor) and x.requires_grad else x for x in given]
-    _, *ends = WHILE.of(begin.test, *given, body=Body(body), carried=1 + len(carried))
-    return [x if x is y else z for x, y, z in zip(begin.carried, carried, ends, strict=True)]
+    may be in use elsewhere.  has_gradient: whether gradients go through the loop."""
+    body, entered = _with_condition(graph), [begin.test, *begin.carried]
+    shared = [outside_value(interpreter, x[1]) for x in places if x[0] != LIVE_IN]
+    interpreter.truncate(replace(begin.point.mark, nodes=begin.point.mark.nodes + keeps_guard))
+    if has_gradient:
+        room = room_for(_steps_of(body, [*entered, *shared]))
+        ends = emit_loop(_while_it_goes_on(body), entered, (), shared, room, False, of_paths=True).ends
+        interpreter.require(ends[0], False)
+    else:
+        given = [detach.of(x) if isinstance(x, Tensor) and x.requires_grad else x for x in (*entered, *shared)]
+        ends = WHILE.of(*given, body=Body(replace(body, requires_grad=frozenset())), carried=len(entered))
+    return [x if x is y else z for x, y, z in zip(begin.carried, carried, ends[1:], strict=True)]
 
 
 def _with_condition(graph: Graph) -> Graph:
@@ -211,34 +217,14 @@ def _with_condition(graph: Graph) -> Graph:
     return replace(graph, inputs=(given, *graph.inputs), avals=avals, outputs=(go, *graph.outputs[:-1]))
 
 
-def _shared(interpreter: RecordingInterpreter, begin: _StepStart, places: Sequence[StepValue], keeps_guard: bool) -> list[Any]:
-    """What all steps share; the nodes of the steps are removed."""
-    shared = [outside_value(interpreter, x[1]) for x in places if x[0] != LIVE_IN]
-    interpreter.truncate(replace(begin.point.mark, nodes=begin.point.mark.nodes + keeps_guard))
-    return shared
-
-
-def _emit_with_room(
-    interpreter: RecordingInterpreter,
-    begin: _StepStart,
-    carried: Sequence[Any],
-    graph: Graph,
-    places: Sequence[StepValue],
-    keeps_guard: bool,
-) -> list[Any]:
-    """The same for a loop that gradients go through."""
-    body = _with_condition(graph)
-    entered = [begin.test, *begin.carried]
-    shared = _shared(interpreter, begin, places, keeps_guard)
+def _steps_of(body: Graph, given: Sequence[Any]) -> int:
+    """How many steps a loop makes, until the first thing that its body gives does not hold."""
     steps, run = 0, Runner(body)
-    arrays = [x._array if isinstance(x, Tensor) else plain(x) for x in (*entered, *shared)]
+    arrays = [x._array if isinstance(x, Tensor) else plain(x) for x in given]
     while arrays[0]:
-        arrays[: len(entered)] = quietly(run, arrays)
+        arrays[: len(body.outputs)] = quietly(run, arrays)
         steps += 1
-    results = emit_loop(_while_it_goes_on(body), entered, (), shared, room_for(steps), False, of_paths=True)
-    go, *ends = results.ends
-    interpreter.require(go, False)
-    return [x if x is y else z for x, y, z in zip(begin.carried, carried, ends, strict=True)]
+    return steps
 
 
 def _while_it_goes_on(body: Graph) -> Graph:

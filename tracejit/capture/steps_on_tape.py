@@ -1,0 +1,109 @@
+"""The tape of eager mode for the steps of a branching loop that were made without one.
+
+While a loop is recorded, known paths make most steps, and what the others have put on the tape is taken back with their nodes.  If the
+recording stops, or a step takes gradients, a backward pass goes on into the steps before: then these are made again from the start,
+operation by operation, along the paths that they have taken.  Until then a step is given tensors at a position (`LiveInNode`) that
+asks for that tape."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tracejit.autograd.tape import LiveInNode, move_before, next_sequence
+from tracejit.capture.handlers.stand_ins import plain
+from tracejit.capture.loop_emission import written_out
+from tracejit.capture.loop_steps import LIVE_IN
+from tracejit.core.floating import quietly
+from tracejit.core.interpreter import state
+from tracejit.tensor import Tensor
+from tracejit.tensor.base import wrap
+
+if TYPE_CHECKING:
+    from tracejit.capture.branching_loops import LoopRun
+
+__all__ = ["StepsOnTape"]
+
+
+class StepsOnTape:
+    """The tape of the steps that a run has made.  live_ins: by slots of tensors that require grad, the positions of what the step is
+    given that runs in Python."""
+
+    def __init__(self, run: LoopRun) -> None:
+        self.live_ins: dict[int, LiveInNode] = {}
+        self._run = run
+        self._steps = -1  # that the following is of
+        self._tensors: dict[int, Tensor] = {}
+        self._items: list[list[Tensor]] = []
+        self._first = 0  # the sequence number that its nodes come after
+
+    def begin_step(self) -> None:
+        """Make the positions of what the next step is given."""
+        position = self._run.made, next_sequence()
+        slots = [k for k, requires in enumerate(self._run.grads) if requires]
+        self.live_ins = {k: LiveInNode(partial(self._live_in, k, position)) for k in slots}
+
+    def fix(self) -> None:
+        """Find what the live-ins lead to, before anything of that changes."""
+        for node in self.live_ins.values():
+            assert node.edges
+
+    def tensors(self) -> dict[int, Tensor]:
+        """By slots of tensors that require grad, what they hold, with its position on the tape."""
+        self._make()
+        return self._tensors
+
+    def items(self) -> list[list[Tensor]]:
+        """The items for each list, with their positions on the tape."""
+        self._make()
+        return self._items
+
+    def before_write(self, x: Tensor) -> None:
+        """Have the steps before save what they have read of a tensor that the step is about to write to."""
+        run = self._run
+        if run.made and run.tree.has_gradients and any(x is y or x is getattr(y, "_base", None) for y in run.outside.values()):
+            self._make()
+
+    def _live_in(self, k: int, position: tuple[int, float]) -> Tensor:
+        """What a slot holds before a step.  position: the number of the step, and where the tape of those before it ends."""
+        step, end = position
+        if step != self._run.made:
+            raise RuntimeError(
+                "backward(): a tensor of a step of a loop outlived the step; this is a defect of tracejit, please report it"
+            )
+        tensors = self.tensors()
+        if step:
+            move_before([x._node for x in tensors.values()], self._first, end)
+        return tensors[k]
+
+    def _make(self) -> None:
+        run, recorder = self._run, self._run.recorder
+        if self._steps == run.made:
+            return
+        grad_enabled, state.grad_enabled = state.grad_enabled, True
+        self._first = next_sequence()
+        try:
+            self._tensors, self._items = self._steps_again() if recorder.stopped else recorder.unwatched(self._steps_again)
+        finally:
+            state.grad_enabled = grad_enabled
+        self._steps = run.made
+
+    def _steps_again(self) -> tuple[dict[int, Tensor], list[list[Tensor]]]:
+        """Make the steps again.  Returns (what slots of tensors that require grad hold, the items for each list)."""
+        run = self._run
+        slots = [k for k, requires in enumerate(run.grads) if requires]
+        items: list[list[Tensor]] = [[] for _ in run.items]
+        if not run.made:
+            return {k: run.begun[run.begun_objects[k]] for k in slots}, items
+        graph, places, carried = run.body
+        given: list[Any] = [run.entered_tensor(x) for x in carried]
+        for x, tensor in run.states.items():
+            given[carried.index((LIVE_IN, x))] = wrap(run.states_before[id(tensor)].copy())
+        shared = [plain(run.outside[run.tree.shared[x[1]]]) for x in places[len(carried) :]]
+        for _ in range(run.made):
+            found = quietly(written_out, graph, [*given, *shared])
+            given = found[: len(carried)]
+            for column, item in zip(items, found[len(carried) :], strict=True):
+                column.append(item)
+        at = dict(zip(carried, given, strict=True))
+        return {k: at[LIVE_IN, k] for k in slots}, items
