@@ -13,6 +13,7 @@ recording is given up.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any, Final
@@ -21,7 +22,7 @@ from tracejit.capture.call_sites import instrumented_frames
 from tracejit.capture.syntax.convert import ends_while, original_of
 from tracejit.core.package_files import is_own_frame
 
-__all__ = ["Branch", "Branches", "Site"]
+__all__ = ["Branch", "Branches", "Recursion", "Site"]
 
 _RUNS: Final = 16
 """A branch with fewer runs does not end a recording."""
@@ -110,11 +111,44 @@ class Branch:
         return f"values decide how many steps a loop has, {self.runs} in this call"
 
 
+class Recursion:
+    """The recursive calls of one recording: calls of functions that are running already.
+
+    calls: by code of functions, where they call what leads to a recursive call: the line, and the name of the function that is
+    called.  functions: the codes of those that are called recursively, directly or by others.  shape: equal for recordings whose
+    recursive calls come in the same order."""
+
+    __slots__ = ("calls", "functions", "shape")
+
+    def __init__(self) -> None:
+        self.calls: dict[CodeType, set[tuple[int, str]]] = {}
+        self.functions: set[CodeType] = set()
+        self.shape = 0
+
+    def note(self, sites: Sequence[Site], callee: CodeType) -> None:
+        """Note a call of `callee`.  sites: where the functions that are running call the next one."""
+        codes = [site.code for site in sites]
+        if callee not in codes:
+            return
+        self.functions.update([code for code in codes[codes.index(callee) :] if code is not None])
+        for site, called in zip(sites, [*codes[1:], callee], strict=True):
+            if site.code is not None and called is not None:
+                self.calls.setdefault(site.code, set()).add((site.line, called.co_name))
+        self.shape = hash((self.shape, len(sites), sites[-1].line))
+
+    def is_around(self, branch: Branch) -> bool:
+        """Whether a branch is in one of these functions, or in what they call."""
+        return any(site.code in self.functions for site in branch.sites)
+
+
 class Branches:
-    """The branches of one recording.  may_give_up: whether they may end the recording; if not, they are only counted."""
+    """The branches of one recording.
+
+    may_give_up: whether they may end the recording; if not, they are only counted.  recursion: of functions that call themselves."""
 
     def __init__(self) -> None:
         self.may_give_up = False
+        self.recursion = Recursion()
         self._branches: dict[tuple[Any, ...], Branch] = {}  # by the current instructions of the frames
         self._compiled: set[CodeType] = set()  # of functions that were called as compiled ones
 
@@ -137,21 +171,35 @@ class Branches:
         branch.add(outcome)
         return branch.text() if self.may_give_up and branch.should_give_up(nodes) else ""
 
+    def note_call(self, code: CodeType) -> None:
+        """Note that the user's code calls a function.  code: its instrumented code."""
+        frames = list(instrumented_frames())
+        if any(frame.f_code is code for frame in frames) and (callee := original_of(code)) is not None:
+            self.recursion.note(_sites(frames), callee)
+
     def in_program(self) -> tuple[Branch, ...]:
         """The branches in functions of the user that were decided more than once."""
         return tuple([branch for branch in self._branches.values() if branch.runs > 1 and branch.sites])
 
     def _new_branch(self, outcome: Any, frames: list[FrameType], is_fixed: bool) -> Branch:
         """frames: of instrumented code, the innermost first."""
-        sites: list[Site] = []
         of_program = [x for x in frames if not is_own_frame(x)]
-        line = None  # the line in a comprehension, which counts as the line of the function around it
-        for frame in of_program:
-            line = frame.f_lineno if line is None else line
-            code = original_of(frame.f_code)
-            if code is not None:
-                sites.append(Site(code, code.co_filename, line, frame.f_globals))
-                line = None
+        sites = _sites(of_program)
         is_end = bool(of_program) and ends_while(of_program[0].f_code, of_program[0].f_lineno)
-        calls_compiled = any(site.code in self._compiled for site in sites[:-1])
-        return Branch(tuple(reversed(sites)), outcome, is_end, is_fixed, calls_compiled)
+        calls_compiled = any(site.code in self._compiled for site in sites[1:])
+        return Branch(sites, outcome, is_end, is_fixed, calls_compiled)
+
+
+def _sites(frames: Iterable[FrameType]) -> tuple[Site, ...]:
+    """The lines at which functions of the user are, the outermost first.  frames: of instrumented code, the innermost first."""
+    sites: list[Site] = []
+    line = None  # the line in a comprehension, which counts as the line of the function around it
+    for frame in frames:
+        if is_own_frame(frame):
+            continue
+        line = frame.f_lineno if line is None else line
+        code = original_of(frame.f_code)
+        if code is not None:
+            sites.append(Site(code, code.co_filename, line, frame.f_globals))
+            line = None
+    return tuple(reversed(sites))

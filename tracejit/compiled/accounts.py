@@ -283,6 +283,11 @@ class Accounts:
         return sum([debt.owed for debt in self._debts])
 
     @property
+    def unpaid_recordings(self) -> int:
+        """Number of recordings that owe something."""
+        return sum([debt.owed > 0 for debt in self._debts])
+
+    @property
     def is_discouraged(self) -> bool:
         """Whether the next recording has to wait because too many paths have not earned their cost."""
         return self._owed >= _LIMIT

@@ -4,13 +4,17 @@
 If the steps of a loop branch differently, there are 2**n paths of n steps, which would be recorded again and again.  With the
 body as a function of its own, one path for each outcome of the branch is enough.  The code around such a loop runs eagerly.
 
+A function that calls itself has a path for each shape of the recursion.  It is plain Python, too, and so are the functions on the way
+from its first call to the recursive ones; what these do between recursive calls is compiled (capture/syntax/recursive_calls.py).
+
 The loop may be in a function that this one calls.  Then that function is in pieces, too, where this one calls it from that line.
 If the branch is in a function that is compiled itself, the loop around it is not changed, and calls the compiled function.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
+from functools import partial
 from operator import is_
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any, Final
@@ -18,10 +22,11 @@ from typing import Any, Final
 from tracejit.capture.branches import Branch, Site
 from tracejit.capture.syntax.locate import NotConvertible
 from tracejit.capture.syntax.outlined_loops import is_step
-from tracejit.capture.syntax.pieces import has_loop_around, outline_loop_bodies
+from tracejit.capture.syntax.pieces import OutlinedFunction, has_loop_around, outline_loop_bodies
+from tracejit.capture.syntax.recursive_calls import outline_between_calls
 from tracejit.core.compiler import calling_with
 
-__all__ = ["Pieces", "compile_in_pieces", "may_be_outlined"]
+__all__ = ["Pieces", "compile_between_calls", "compile_in_pieces", "may_be_outlined"]
 
 Compile = Callable[[FunctionType], Any]
 
@@ -31,15 +36,15 @@ _MOST_FUNCTIONS: Final = 4
 
 class Pieces:
     """A function in pieces.  function: does what the original does.  parts: the functions that have been compiled for it so far.
-    why: the branch at which calls differed, for the user."""
+    text: why it is in pieces and what they are, for the user."""
 
-    __slots__ = ("_cut_definition", "_module", "_whole", "function", "parts", "why")
+    __slots__ = ("_cut_definition", "_module", "_whole", "function", "parts", "text")
 
-    def __init__(self, whole: FunctionType, module: Any, function: Callable[..., Any], parts: list[Any], why: str) -> None:
+    def __init__(self, whole: FunctionType, module: Any, function: Callable[..., Any], parts: list[Any], text: str) -> None:
         """whole: the original.  module: if that is the `forward` of a Module, the Module."""
         self.function = function
         self.parts = parts
-        self.why = why
+        self.text = text
         self._module, self._whole = module, whole
         self._cut_definition = self._current_definition()
 
@@ -55,8 +60,8 @@ class Pieces:
 
 
 def compile_in_pieces(function: Any, branches: Sequence[Branch], why: str, compiled: Compile) -> Pieces | None:
-    """`function` in pieces; None if it has no loop whose body can be a function.  branches: where its calls differ.  why: see
-    Pieces.  compiled: compiles a piece."""
+    """`function` in pieces; None if it has no loop whose body can be a function.  branches: where its calls differ.  why: the branch
+    at which they did, for the user.  compiled: compiles a piece."""
     module, unbound, owners = _definition_of(function)
     if unbound is None:
         return None
@@ -70,7 +75,25 @@ def compile_in_pieces(function: Any, branches: Sequence[Branch], why: str, compi
         if not any(branch.calls_compiled for branch in branches):
             return None
         replacement = unbound
-    return Pieces(unbound, module, _bound_as(module, owners, replacement), parts, why)
+    text = f"{why}: steps of its loops are compiled, what is around them is not"
+    return Pieces(unbound, module, _bound_as(module, owners, replacement), parts, text)
+
+
+def compile_between_calls(
+    function: Any, sites: Mapping[CodeType, Set[tuple[int, str]]], why: str, compiled: Compile
+) -> Pieces | None:
+    """`function` in pieces between its recursive calls; None if that is not possible.  sites: where recursive calls were seen
+    (`Recursion.calls`).  For the other arguments see `compile_in_pieces`."""
+    module, unbound, owners = _definition_of(function)
+    if unbound is None or unbound.__code__ not in sites:
+        return None
+    recursive = _RecursiveFunctions(sites, compiled)
+    replacement = recursive.in_pieces(unbound)
+    if replacement is None:
+        return None
+    text = f"{why}: what is between recursive calls is compiled, these are not"
+    called = recursive.calling(_bound_as(module, owners, replacement))
+    return Pieces(unbound, module, called, recursive.parts, text)
 
 
 def may_be_outlined(code: CodeType, line: int, names: dict[str, Any] | None) -> bool:
@@ -188,3 +211,76 @@ class _CalledPieces:
             return _assemble(function, routes, self._compiled, self._parts)
         except (NotConvertible, RecursionError):
             return None
+
+
+class _RecursiveFunctions:
+    """Called by functions in pieces with each function that they are about to call recursively; returns the one to call instead.
+
+    Functions of one code share their pieces, also if each call of the function around them defines them anew.  parts: the compiled
+    pieces."""
+
+    __slots__ = ("_compiled", "_outlined", "_replacements", "_sites", "parts")
+
+    def __init__(self, sites: Mapping[CodeType, Set[tuple[int, str]]], compiled: Compile) -> None:
+        self._sites, self._compiled = sites, compiled
+        self.parts: list[Any] = []
+        # by code: the function in pieces, the globals of its functions, and the compiled pieces
+        self._outlined: dict[CodeType, tuple[OutlinedFunction, dict[str, Any], list[Any]] | None] = {}
+        self._replacements: dict[FunctionType, tuple[tuple[Any, ...], FunctionType]] = {}  # of the call that is running
+
+    def calling(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that calls one, and afterwards keeps nothing alive that the call has defined."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._replacements.clear()
+
+        return call
+
+    def __call__(self, function: Any) -> Any:
+        if type(function) is FunctionType:
+            replacement = self.in_pieces(function)
+            return function if replacement is None else replacement
+        module, unbound, owners = _definition_of(function)
+        replacement = None if unbound is None else self.in_pieces(unbound)
+        return function if replacement is None else _bound_as(module, owners, replacement)
+
+    def in_pieces(self, function: FunctionType) -> FunctionType | None:
+        """A function in pieces; None if it has no recursive calls, or cannot be in pieces."""
+        definition = _definition(function)
+        known = self._replacements.get(function)
+        if known is not None and all(map(is_, known[0], definition)):
+            return known[1]
+        code = function.__code__
+        if code not in self._outlined:
+            self._outlined[code] = self._outline(function) if code in self._sites else None
+        outlined = self._outlined[code]
+        if outlined is None or outlined[1] is not function.__globals__:
+            return None
+        cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+        own = cells.copy()
+        for piece, part in zip(outlined[0].pieces, outlined[2], strict=True):
+            called = part if piece.caller is None else partial(part, _with_code(function, piece.code, own, function.__qualname__))
+            cells[piece.name] = CellType(called)
+        if outlined[0].calls is not None:
+            cells[outlined[0].calls] = CellType(self)
+        result = _with_code(function, outlined[0].code, cells, function.__qualname__)
+        result.__defaults__, result.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+        self._replacements[function] = definition, result
+        return result
+
+    def _outline(self, function: FunctionType) -> tuple[OutlinedFunction, dict[str, Any], list[Any]] | None:
+        try:
+            outlined = outline_between_calls(function.__code__, self._sites[function.__code__], function.__globals__)
+        except (NotConvertible, RecursionError):
+            return None
+        if outlined is None:
+            return None
+        parts = []
+        for piece in outlined.pieces:
+            name = f"{function.__qualname__}, a part of it from line {piece.line} on"
+            parts.append(self._compiled(_with_code(function, piece.caller or piece.code, {}, name)))
+        self.parts += parts
+        return outlined, function.__globals__, parts

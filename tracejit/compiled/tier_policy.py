@@ -19,6 +19,8 @@ The tiers of a call are the function itself, a recorded path (whose path is Pyth
   its loops are compiled functions (pieces.py).  That is decided as soon as a recording has stopped for this reason
   (capture/branches.py), or when two recordings differ at a branch that runs in many steps.  If the steps are few, all paths may
   be worth recording; they are recorded until too few of them have earned what they cost.
+* A function that calls itself has a path for each shape of the recursion.  It runs in pieces between recursive calls as soon as
+  `_RECURSIONS_TO_SPLIT` recordings of different shapes have not paid, or one has stopped and has branches in the recursion.
 
 It must not know how a call is recorded or compiled.
 """
@@ -29,14 +31,14 @@ from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any, Final
 
-from tracejit.capture.branches import Branch
+from tracejit.capture.branches import Branch, Recursion
 from tracejit.capture.reasons import Reason, make
 from tracejit.capture.recording.entry import MISS, Recording
 from tracejit.compiled.accounts import WINDOW, Accounts
 from tracejit.compiled.diagnostics import Diagnostics
 from tracejit.compiled.dispatch import SERVE
 from tracejit.compiled.path_table import MANY_PATHS, PathTable
-from tracejit.compiled.pieces import compile_in_pieces, may_be_outlined
+from tracejit.compiled.pieces import Pieces, compile_between_calls, compile_in_pieces, may_be_outlined
 from tracejit.compiled.recorded_path import FIRST_WAIT, RecordedPath
 from tracejit.core.locks import Ticket, Turn
 from tracejit.cpython.dispatcher import UNSERVED
@@ -53,6 +55,9 @@ recording_turn = Turn()
 
 _DIVERGENCES_TO_SPLIT: Final = 6  # divergences at branches before a function is split into pieces
 _STEPS_TO_SPLIT: Final = 16  # with so many runs of a branch in a loop, one divergence there is enough
+_RECURSIONS_TO_SPLIT: Final = (
+    3  # recordings of recursive functions that have not paid before such a function is split into pieces
+)
 _CALLS_OF_NEW_SIZE: Final = 4
 _CALLS_BEFORE_WARNING: Final = 12  # eager calls
 _CALLS_TO_EARN: Final = 64  # calls that a path should serve if there are many paths
@@ -317,10 +322,12 @@ class TierPolicy:
 
     # -- pieces
     def _split_at(self, divergence: Divergence | None) -> bool:
-        """Run in pieces if the steps of a loop take too many different paths.  Returns whether the function does so from now
-        on."""
+        """Run in pieces if the steps of a loop, or recursive calls, take too many different paths.  Returns whether the function
+        does so from now on."""
         if not self._may_split or self._is_fullgraph:
             return False
+        if self._split_at_recursion(divergence):
+            return True
         branches = [branch for path in self._table.paths for branch in path.recording.branches]
         blamed = [x for x in branches if divergence is not None and x.where == divergence.where and x.runs >= _STEPS_TO_SPLIT]
         if divergence is not None and blamed:
@@ -343,6 +350,9 @@ class TierPolicy:
         blamed = [x for x in recording.branches if x.where == reason.where or (x.alternates and x.runs >= _STEPS_TO_SPLIT)]
         divergence = Divergence("exit", "a value", reason.where, blamed[0].values if blamed else [])
         self._has_stopped = True
+        is_recursive = any(x.alternates and recording.recursion.is_around(x) for x in recording.branches)
+        if self._may_split and is_recursive and self._split_between_calls(divergence, [recording.recursion]):
+            return
         if not blamed or not self._may_split or not self._split(divergence, blamed):
             self.accounts.discourage()
             self.reject(reason)
@@ -383,10 +393,34 @@ class TierPolicy:
             return True
         if self.branching_lines:  # loops are nodes already, and their paths are still being found
             return False
+        return self._enter(divergence, lambda why: compile_in_pieces(self._function, branches, why, self._compile_piece))
+
+    def _split_at_recursion(self, divergence: Divergence | None) -> bool:
+        """Run in pieces between recursive calls if recordings that have not paid differ in the shape of a recursion, or at a branch in
+        it.  Returns whether the function does so from now on."""
+        recursions = [path.recording.recursion for path in self._table.paths if path.recording.recursion.calls]
+        if not recursions or self.accounts.unpaid_recordings < _RECURSIONS_TO_SPLIT:
+            return False
+        shapes = {recursion.shape for recursion in recursions}
+        blamed = [x for path in self._table.paths for x in path.recording.branches if divergence and x.where == divergence.where]
+        if len(shapes) < _RECURSIONS_TO_SPLIT and not any(recursions[-1].is_around(x) for x in blamed):
+            return False
+        cause = divergence or self._diagnostics.divergences.latest
+        return cause is not None and self._split_between_calls(cause, recursions)
+
+    def _split_between_calls(self, divergence: Divergence, recursions: Sequence[Recursion]) -> bool:
+        """Compile what is between the calls of recursions, and nothing else, from now on.  Returns False if that is not possible."""
+        calls: dict[CodeType, set[tuple[int, str]]] = {}
+        for recursion in recursions:
+            for code, sites in recursion.calls.items():
+                calls.setdefault(code, set()).update(sites)
+        return self._enter(divergence, lambda why: compile_between_calls(self._function, calls, why, self._compile_piece))
+
+    def _enter(self, divergence: Divergence, make_pieces: Callable[[str], Pieces | None]) -> bool:
+        """Run in pieces from now on.  make_pieces: given why, for the user.  Returns False if there are none."""
         self._may_outline, self._may_split = False, False
-        why = f"{divergence.name}{divergence.location()} changes ({divergence.values_text()})"
         try:
-            pieces = compile_in_pieces(self._function, branches, why, self._compile_piece)
+            pieces = make_pieces(f"{divergence.name}{divergence.location()} changes ({divergence.values_text()})")
         except Exception as error:  # a defect, which must not reach the caller: the call itself has its result
             report_defect(self._diagnostics.name, "take to pieces", error)
             return False

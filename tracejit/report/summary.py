@@ -53,7 +53,7 @@ def headline(
     if not calls:
         return "not called yet"
     if pieces is not None:
-        return f"runs in pieces, since {pieces.why}: steps of its loops are compiled, what is around them is not."
+        return f"runs in pieces, since {pieces.text}."
     if compiling and not paths:
         return "is compiled in the background; calls run eagerly meanwhile."
     ran = f"{served:,} of {counted(calls, 'call')} ran compiled"

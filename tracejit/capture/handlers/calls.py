@@ -351,6 +351,7 @@ class CallHandlers(Handlers):
         parts = function.__code__, function.__defaults__, function.__kwdefaults__
         cached = self._prepared.get(id(function))
         if cached is not None and all(map(operator.is_, cached[1], parts)):
+            recorder.branches.note_call(cached[2].__code__)
             return cached[2]
         if not recorder.is_created(function):
             self._guard_function(function)

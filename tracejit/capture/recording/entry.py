@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tracejit.capture.branches import Branch
+from tracejit.capture.branches import Branch, Recursion
 from tracejit.capture.reasons import Reason
 from tracejit.capture.recording.cell import StructureCell
 from tracejit.capture.recording.facts import Earlier, Fact
@@ -217,7 +217,7 @@ class Recording:
         earlier recordings have read other values for them (`Facts.varied`).
     opaque_calls: calls of opaque code that the entry makes besides the program.
     left_out: number of steps of loops that did not run as Python.  remarks: further remarks on loops, for the user.
-    branches: the branches that values have decided more than once.
+    branches: the branches that values have decided more than once.  recursion: of functions that call themselves.
     follows_rows: see `RaggedHandlers`."""
 
     reason: Reason | None
@@ -244,6 +244,7 @@ class Recording:
     left_out: int = field(default=0, compare=False)
     remarks: tuple[str, ...] = field(default=(), compare=False)
     branches: tuple[Branch, ...] = field(default=(), repr=False, compare=False)
+    recursion: Recursion = field(default_factory=Recursion, repr=False, compare=False)
     follows_rows: bool = field(default=False, repr=False, compare=False)
 
     def build_entry(self, body: Body, hot: int = 0, promote: Callable[[], None] | None = None) -> Entry:

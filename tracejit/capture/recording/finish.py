@@ -60,9 +60,9 @@ _GUARD = Kind.GUARD  # found once: a member of an enumeration takes 0.1 us on Py
 
 def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, modes: tuple[bool, Any]) -> Recording:
     """The recording of a run that has returned `result`.  modes: (grad mode, autocast) at its beginning."""
-    branches = recorder.branches.in_program()
+    branches, recursion = recorder.branches.in_program(), recorder.branches.recursion
     if recorder.stopped:
-        return Recording(recorder.reason, branches=branches)
+        return Recording(recorder.reason, branches=branches, recursion=recursion)
     recipes = Recipes(recorder, interpreter)
     for effect in list(recorder.effects.in_order):
         recipes.make(effect)
@@ -114,7 +114,7 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
     hooks = _hook_expressions(recorder, interpreter)
     of_tape = interpreter.earlier_graph.guards([interpreter.inputs[inputs[fact.index]] for fact in written])
     if recorder.stopped:
-        return Recording(recorder.reason, branches=branches)
+        return Recording(recorder.reason, branches=branches, recursion=recursion)
     join_selections(interpreter, [out.value for out in outputs])
     guards = [*_guards(recorder, hooks), *of_tape]
     asked = _guarded_integers(recorder, guards)
@@ -162,6 +162,7 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
         left_out=interpreter.left_out,
         remarks=tuple(dict.fromkeys(interpreter.remarks)),
         branches=branches,
+        recursion=recursion,
         follows_rows=recorder.ragged.follows_rows,
         varied=recorder.facts.varied,
         facts=(

@@ -51,6 +51,7 @@ from tracejit.capture.syntax.pieces import (
     Outliner,
     loops_around,
     outermost_loops,
+    own_statements,
     set_location,
 )
 from tracejit.capture.syntax.tree_walk import walk
@@ -267,7 +268,7 @@ class _Loop:
         if sum(len(name_uses(name, part)) for part in loop.body) != 1 or name_uses(name, growth.item):
             return None
         leaving = (ast.Break, ast.Continue, ast.Return, ast.Raise)
-        if any(isinstance(part, leaving) for statement in loop.body for part in _own_statements(statement)):
+        if any(isinstance(part, leaving) for statement in loop.body for part in own_statements(statement)):
             return None
         made = [x for part in walk(self.node) for x in names_of_new_lists(part)]
         before = [x for x in name_uses(name, self.node) if x.lineno < loop.lineno]
@@ -309,7 +310,7 @@ class _Loop:
             comparison = ast.Compare(ast.Name(_WAY, ast.Load()), [ast.Eq() if equal else ast.NotEq()], [ast.Constant(way)])
             return ast.If(comparison, body, [])
 
-        leaves = any(isinstance(part, ast.Return) for statement in loop.body for part in _own_statements(statement))
+        leaves = any(isinstance(part, ast.Return) for statement in loop.body for part in own_statements(statement))
         if leaves:
             statements.append(if_way(RETURNS, [ast.Return(ast.Name(_VALUES, ast.Load()))]))
         stores: list[ast.stmt] = []
@@ -360,21 +361,6 @@ def _unbound_again(name: str) -> ast.stmt:
     """A statement that deletes a variable that has the value UNBOUND."""
     test = ast.Compare(ast.Name(name, ast.Load()), [ast.Is()], [ast.Constant(UNBOUND)])
     return PlainIf(test, [ast.Delete([ast.Name(name, ast.Del())])], [])
-
-
-def _own_statements(statement: ast.AST) -> list[ast.AST]:
-    """A statement and the statements in it, but for those of nested definitions, and `break` and `continue` of nested loops."""
-    found: list[ast.AST] = []
-    waiting: list[tuple[ast.AST, bool]] = [(statement, False)]
-    while waiting:
-        part, is_in_loop = waiting.pop()
-        if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
-            continue
-        if not (is_in_loop and isinstance(part, ast.Break | ast.Continue)):
-            found.append(part)
-        inside = is_in_loop or isinstance(part, ast.For | ast.While)
-        waiting += [(child, inside) for child in ast.iter_child_nodes(part)]
-    return found
 
 
 def _replace_statement(node: ast.AST, statement: ast.stmt, others: Sequence[ast.stmt]) -> None:

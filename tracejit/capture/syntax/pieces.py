@@ -38,8 +38,9 @@ from tracejit.capture.syntax.scopes import LOOKING_AT_VARIABLES, bound_names, de
 from tracejit.capture.syntax.tree_walk import children, walk
 
 __all__ = [
-    "BREAKS", "CONTINUES", "RETURNS", "ExitRewriter", "NoPiece", "OutlinedFunction", "Outliner", "Piece", "has_loop_around",
-    "loops_around", "outermost_loops", "outline_loop_bodies", "set_location",
+    "BREAKS", "CONTINUES", "RETURNS", "ExitRewriter", "NoPiece", "OutlinedFunction", "Outliner", "Piece", "calls_at",
+    "function_in_pieces", "has_loop_around", "is_in", "loops_around", "may_have_pieces", "outermost_loops", "outline_loop_bodies",
+    "own_statements", "set_location",
 ]  # fmt: skip
 
 CONTINUES, BREAKS, RETURNS = range(3)
@@ -47,6 +48,7 @@ CONTINUES, BREAKS, RETURNS = range(3)
 _CALLS: Final = "__calls__"
 _HOW: Final = "__how__"
 _GIVEN: Final = "__given__"
+_PIECE: Final = "__piece__"
 _LOOKING: Final = LOOKING_AT_VARIABLES | {"super", "__class__", "_getframe", "currentframe", "inspect", "traceback", "stacklevel"}
 """Names that are used to read the variables or the frames of a caller, or (`super`) depend on the function that contains them."""
 _OF_VARIABLES: Final = frozenset({"locals", "eval", "exec", "_getframe"})
@@ -63,11 +65,16 @@ _SUSPENDING: Final = (ast.Yield, ast.YieldFrom, ast.Await)
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The body of a loop as a function.  name: the free variable by which the outer function calls it.  line: of the loop."""
+    """The body of a loop, or a block of statements, as a function.
+
+    name: the free variable by which the outer function calls it.  line: of the loop or the block.  caller: the code of a function that
+    calls the piece, which is its first argument, with the others; None if the function has no free variables.  So one compiled
+    function serves pieces of all functions of this code, whose free variables differ."""
 
     name: str
     code: CodeType
     line: int
+    caller: CodeType | None
 
 
 class NoPiece(Exception):
@@ -105,9 +112,7 @@ def outline_loop_bodies(
     calls: lines outside of these loops with calls of functions that may be in pieces, too."""
     located = locate(code, names)
     node = located.node
-    if not isinstance(node, ast.FunctionDef) or any(isinstance(part, _SUSPENDING) for part in walk(node)):
-        return None
-    if not _named(walk(node)).isdisjoint(_OF_VARIABLES):
+    if not may_have_pieces(node):
         return None
     loops = list(outermost_loops(node.body))
     chosen = [chain[-1] for line in lines for loop in loops if (chain := loops_around(loop, line))]
@@ -121,17 +126,33 @@ def outline_loop_bodies(
             decides = isinstance(loop, ast.While) and any(line is not None and is_in(loop.test, line) for line in lines)
             piece = outliner.piece(loop, f"__piece_{len(pieces) + 1}__", decides)
             pieces += [] if piece is None else [piece]
-    routed = [x for x in _calls_at(node, calls) if not any(x is y for y in inside)]
+    routed = [x for x in calls_at(node, calls) if not any(x is y for y in inside)]
     if not pieces and not routed:
         return None
+    return function_in_pieces(code, located, pieces, routed)
+
+
+def may_have_pieces(node: ast.AST) -> TypeGuard[ast.FunctionDef]:
+    """Whether this is the definition of a function that may be in pieces."""
+    parts = walk(node)
+    return (
+        isinstance(node, ast.FunctionDef)
+        and not any(isinstance(part, _SUSPENDING) for part in parts)
+        and _named(parts).isdisjoint(_OF_VARIABLES)
+    )
+
+
+def function_in_pieces(code: CodeType, located: Located, pieces: Sequence[Piece], routed: Sequence[ast.Call]) -> OutlinedFunction:
+    """The function of a definition in which calls of these pieces stand.  routed: the calls whose callees are replaced.  Raises
+    NotConvertible."""
     for call in routed:
         call.func = ast.copy_location(ast.Call(ast.copy_location(ast.Name(_CALLS, ast.Load()), call), [call.func], []), call)
-    node.lineno = code.co_firstlineno  # of the first decorator, from which the lines of a code object are counted
+    located.node.lineno = code.co_firstlineno  # of the first decorator, from which the lines of a code object are counted
     free = [*[piece.name for piece in pieces], *([_CALLS] if routed else [])]
-    return OutlinedFunction(compiled_as(code, located, free), pieces, _CALLS if routed else None)
+    return OutlinedFunction(compiled_as(code, located, free), [*pieces], _CALLS if routed else None)
 
 
-def _calls_at(node: ast.FunctionDef, lines: Collection[int]) -> list[ast.Call]:
+def calls_at(node: ast.FunctionDef, lines: Collection[int]) -> list[ast.Call]:
     """The calls at these lines, without those in nested functions and calls of functions that read the frames of their caller."""
     calls: list[ast.Call] = []
     pending: list[ast.AST] = list(node.body)
@@ -207,27 +228,48 @@ class Outliner:
         return piece
 
     def _piece_of(self, loop: ast.For | ast.While, name: str) -> Piece | None:
-        body = loop.body
         try:
             given, kept = self.live_names(loop)
-        except NoPiece:
+            piece, loop.body = self.outlined(loop.body, name, given, kept, loop.lineno)
+        except (NoPiece, NotConvertible):
             return None
+        return piece
+
+    def block(self, body: Sequence[ast.stmt], name: str) -> tuple[Piece, list[ast.stmt]]:
+        """(statements in a row as a piece, the statements that replace them).  Raises NoPiece, and NotConvertible."""
+        if any(isinstance(part, ast.Break | ast.Continue) for statement in body for part in own_statements(statement)):
+            raise NoPiece
+        given, kept, unbound = self._live_names(body, None)
+        if unbound:
+            raise NoPiece
+        return self.outlined(body, name, given, kept, body[0].lineno)
+
+    def outlined(
+        self, body: Sequence[ast.stmt], name: str, given: Sequence[str], kept: Sequence[str], line: int
+    ) -> tuple[Piece, list[ast.stmt]]:
+        """(a body as a piece, the statements that replace it).  given, kept: its live-in and live-out variables.  Raises
+        NotConvertible."""
         first = body[0]
         ends = ExitRewriter(ast.Tuple([ast.Name(x, ast.Load()) for x in kept], ast.Load()))
-        ended = [*ends.body(copy.deepcopy(body)), *ends.exit(CONTINUES)]
-        arguments = ast.arguments([], [ast.arg(x) for x in given], None, [], [], None, [])
-        function = ast.FunctionDef(self.node.name, arguments, ended, [], None)
-        set_location(function, first)
-        located = Located(function, self.located.class_name, self.located.flags)
-        try:
-            code = compiled_as(self.code, copy.deepcopy(located))
-        except NotConvertible:
-            return None
-        declare(code, located)
-        loop.body = self._calls(name, given, kept, ends.ways)
-        for statement in loop.body:
+        ended = [*ends.body(copy.deepcopy([*body])), *ends.exit(CONTINUES)]
+        code = self._function(given, ended, first)
+        statements = self._calls(name, given, kept, ends.ways)
+        for statement in statements:
             set_location(statement, first)
-        return Piece(name, code, loop.lineno)
+        called = ast.Call(ast.Name(_PIECE, ast.Load()), [ast.Name(x, ast.Load()) for x in given], [])
+        caller = self._function([_PIECE, *given], [ast.Return(called)], first) if self.code.co_freevars else None
+        return Piece(name, code, line, caller), statements
+
+    def _function(self, given: Sequence[str], body: list[ast.stmt], like: ast.stmt) -> CodeType:
+        """The code of a function of these arguments, with the name and the free variables of the function.  like: a statement whose
+        position new nodes get.  Raises NotConvertible."""
+        arguments = ast.arguments([], [ast.arg(x) for x in given], None, [], [], None, [])
+        function = ast.FunctionDef(self.node.name, arguments, body, [], None)
+        set_location(function, like)
+        located = Located(function, self.located.class_name, self.located.flags)
+        code = compiled_as(self.code, copy.deepcopy(located))
+        declare(code, located)
+        return code
 
     def _calls(self, name: str, given: Sequence[str], kept: Sequence[str], ways: set[int]) -> list[ast.stmt]:
         """The statements that replace the body.  given, kept: its live-in and live-out variables.  ways: how the body may end."""
@@ -260,7 +302,10 @@ class Outliner:
     ) -> tuple[list[str], list[str], list[str]]:
         """(live-in variables of the body, live-out variables, those of the former that may have no value).  read_later: the names that
         code outside of the body may read after it; by default all that such code names.  Raises NoPiece."""
-        body = loop.body
+        return self._live_names(loop.body, read_later)
+
+    def _live_names(self, body: Sequence[ast.stmt], read_later: set[str] | None) -> tuple[list[str], list[str], list[str]]:
+        """`live_names_of_loop` of any statements in a row."""
         parts = [part for statement in body for part in walk(statement)]
         if any(isinstance(part, ast.Global | ast.Nonlocal | ast.Delete | ast.ClassDef | _TYPE_ALIAS) for part in parts):
             raise NoPiece
@@ -268,7 +313,7 @@ class Outliner:
         if not named.isdisjoint(_LOOKING) or not named.isdisjoint(self.assigned_inside):
             raise NoPiece
         stored = names_stored_by(body)
-        if stored & self.shared or stored & self.captured or (stored and _is_watched(self.node.body, loop)):
+        if stored & self.shared or stored & self.captured or (stored and _is_watched(self.node.body, body[0])):
             raise NoPiece
         if {*_captured(body, self.consuming)} & names_stored_by(self.node.body):  # a nested function would see another variable
             raise NoPiece
@@ -276,10 +321,10 @@ class Outliner:
         end = flow.after(body, frozenset())
         ends = [*flow.exits, *([end] if end is not None else [])]
         surely = frozenset.intersection(*ends) if ends else frozenset(stored)
-        elsewhere = self._read_elsewhere(loop) if read_later is None else read_later
+        elsewhere = self._read_elsewhere(body) if read_later is None else read_later
         kept = sorted(name for name in stored & self.local if name in elsewhere or name in flow.exposed)
         given = sorted(flow.exposed | {name for name in kept if name not in surely})
-        before = _before(self.node, loop, self.local)
+        before = _before(self.node, body[0], self.local)
         if before is None or not self.deleted.isdisjoint((*given, *kept)):
             raise NoPiece
         if any(not names_stored_by(part.finalbody).isdisjoint(kept) for part in parts if _is_left_through_finally(part)):
@@ -289,17 +334,20 @@ class Outliner:
             raise NoPiece  # in the piece it would be a global name
         return given, kept, [name for name in given if name not in before]
 
-    def _read_elsewhere(self, loop: ast.For | ast.While) -> set[str]:
-        """The names that code of the function outside of the body of the loop may read."""
+    def _read_elsewhere(self, body: Sequence[ast.stmt]) -> set[str]:
+        """The names that code of the function outside of these statements may read."""
         names: set[str] = set()
+        inside = {id(statement) for statement in body}
         pending: list[ast.AST] = list(self.node.body)
         while pending:
             part = pending.pop()
+            if id(part) in inside:
+                continue
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load | ast.Del):
                 names.add(part.id)
             elif isinstance(part, ast.AugAssign) and isinstance(part.target, ast.Name):
                 names.add(part.target.id)
-            pending += [x for x in children(part) if part is not loop or x not in loop.body]
+            pending += children(part)
         return names
 
 
@@ -323,6 +371,21 @@ def _is_left_through_finally(part: ast.AST) -> TypeGuard[ast.Try]:
         and bool(part.finalbody)
         and any(isinstance(x, ast.Break | ast.Continue) for x in walk(part))
     )
+
+
+def own_statements(statement: ast.AST) -> list[ast.AST]:
+    """A statement and the statements in it, but for those of nested definitions, and `break` and `continue` of nested loops."""
+    found: list[ast.AST] = []
+    waiting: list[tuple[ast.AST, bool]] = [(statement, False)]
+    while waiting:
+        part, is_in_loop = waiting.pop()
+        if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            continue
+        if not (is_in_loop and isinstance(part, ast.Break | ast.Continue)):
+            found.append(part)
+        inside = is_in_loop or isinstance(part, ast.For | ast.While)
+        waiting += [(child, inside) for child in ast.iter_child_nodes(part)]
+    return found
 
 
 class ExitRewriter(ast.NodeTransformer):
@@ -414,12 +477,12 @@ def _free_names(function: FunctionNode) -> set[str]:
     return used - own
 
 
-def _before(node: ast.FunctionDef, loop: ast.For | ast.While, local: set[str]) -> frozenset[str] | None:
-    """The names that are definitely assigned where the body of the loop begins for the first time; None if it is not reached."""
+def _before(node: ast.FunctionDef, statement: ast.stmt, local: set[str]) -> frozenset[str] | None:
+    """The names that are definitely assigned where a statement begins for the first time; None if it is not reached."""
     arguments = [x.arg for x in walk(node.args) if isinstance(x, ast.arg)]
-    flow = _DefiniteAssignment(local, loop)
+    flow = _DefiniteAssignment(local, statement)
     flow.after(node.body, frozenset(arguments))
-    return flow.at_body
+    return flow.at_sought
 
 
 class _DefiniteAssignment:
@@ -427,13 +490,13 @@ class _DefiniteAssignment:
     (`assigned`).
 
     exposed: local names that may be read before they are assigned.  exits: the set at each `continue` and `break` that leaves the
-    statements, before `finally` blocks and ends of handlers on the way.  at_body: the set where the body of the loop `sought`
-    begins for the first time."""
+    statements, before `finally` blocks and ends of handlers on the way.  at_sought: the set where the statement `sought` begins for
+    the first time."""
 
     def __init__(self, local: set[str], sought: ast.AST | None = None) -> None:
         self.exposed: set[str] = set()
         self.exits: list[frozenset[str]] = []
-        self.at_body: frozenset[str] | None = None
+        self.at_sought: frozenset[str] | None = None
         self._local = local
         self._sought = sought
         self._depth = 0
@@ -469,6 +532,8 @@ class _DefiniteAssignment:
         return self._reads([target], assigned)
 
     def _statement(self, node: ast.stmt, assigned: frozenset[str]) -> frozenset[str] | None:
+        if node is self._sought and self.at_sought is None:
+            self.at_sought = assigned
         match node:
             case ast.Assign(targets=targets, value=value):
                 assigned = self._reads([value], assigned)
@@ -526,8 +591,6 @@ class _DefiniteAssignment:
     def _loop(self, node: ast.For | ast.While, assigned: frozenset[str]) -> frozenset[str] | None:
         assigned = self._reads([node.iter if isinstance(node, ast.For) else node.test], assigned)
         begun = self._target(node.target, assigned) if isinstance(node, ast.For) else assigned
-        if node is self._sought:
-            self.at_body = begun
         self._depth += 1
         self._breaks.append([])
         self.after(node.body, begun)
@@ -575,14 +638,14 @@ def _assigned_in(node: ast.AST) -> frozenset[str]:
     return frozenset().union(*map(_assigned_in, children(node)))
 
 
-def _is_watched(body: Iterable[ast.AST], loop: ast.AST, watched: bool = False) -> bool:
-    """Whether the function may continue after an exception has left the loop: it would then read variables of an incomplete
-    step."""
+def _is_watched(body: Iterable[ast.AST], statement: ast.AST, watched: bool = False) -> bool:
+    """Whether the function may continue after an exception has left a statement: it would then read variables of an incomplete
+    body."""
     for part in body:
-        if part is loop:
+        if part is statement:
             return watched
         catches = isinstance(part, ast.Try | ast.TryStar) or (isinstance(part, ast.With) and not all(map(_passes_on, part.items)))
-        if _is_watched(children(part), loop, watched or catches):
+        if _is_watched(children(part), statement, watched or catches):
             return True
     return False
 
