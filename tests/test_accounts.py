@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from types import SimpleNamespace
 from typing import Any
 
@@ -85,6 +86,16 @@ def test_failures_in_a_row_make_the_next_recording_wait_and_a_path_ends_that() -
     assert [accounts.must_wait() for _ in range(waits[-1] + 1)] == [True] * waits[-1] + [False]
     accounts.note_recording(path(), 0, is_instance=False)
     assert accounts.note_failure(lasting=True) == 0
+
+
+def test_recordings_of_a_piece_that_serve_nothing_wait_after_the_fourth() -> None:
+    waits: dict[bool, list[int]] = {}
+    for is_piece in (False, True):
+        accounts, waits[is_piece] = Accounts(None, is_piece), []
+        for served in (0, 0, 0, 0, 0, 1, 1, 1, 1):
+            accounts.note_recording(path(), served, is_instance=False)
+            waits[is_piece].append(sum(1 for _ in itertools.takewhile(lambda _: accounts.must_wait(), range(100))))
+    assert waits == {False: [0] * 9, True: [0, 0, 0, 16, 32, 0, 0, 0, 16]}
 
 
 def test_failures_that_are_not_the_programs_never_make_it_wait_longer() -> None:

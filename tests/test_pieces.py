@@ -114,6 +114,17 @@ def f(xs):
         out.append(sum(y + k for k in range(2)))
     return out, y
 """,
+    "variables of comprehensions with the names of variables": """
+def f(xs):
+    out, double = [], lambda x: 2 * x
+    for k in range(3):
+        for y in xs:
+            out.append(double(y) + k)
+        out.append(sum(y * k for y in out) + len([y for y in out if y > k]))
+        if all(y < 100 for y in out):
+            out.append([y for y in out][-1])
+    return out
+""",
     "a name that has a value in the last step alone": """
 def f(xs):
     last = None

@@ -25,6 +25,8 @@ getting as far as that.
   then twice as many, or as soon as less is owed.  If `_WASTEFUL` recordings owe half of it, or fewer more than all of it, the
   function runs in pieces if it can (pieces.py).  `_LIMIT` is owed at once if a recording shows that later calls take other paths,
   and the function cannot run in pieces (`discourage`).
+* Pieces.  A call of a piece (pieces.py) is short, so recordings that serve none weigh more.  After `_VAIN` recordings of a piece in
+  a row between which no path has served a call, the next one comes `_VAIN_WAIT` calls later, then twice as many.
 * Room.  If there is no room for another path, unused paths are searched for after a number of calls (`is_search_early`), which
   doubles whenever some were dropped; sooner for a path for other sizes that pays with one call.
 * Code.  Functions that are created and compiled for each call (a lambda in a loop) are treated as one: if functions of the same
@@ -55,6 +57,8 @@ _FIXED: Final = 256  # operations; some 0.07 s
 _MOST: Final = 1024
 _LIMIT: Final = 4096
 _FRUITLESS: Final = 8192
+_VAIN: Final = 4
+_VAIN_WAIT: Final = 16
 _MOST_DOUBLINGS: Final = 20
 
 
@@ -78,13 +82,13 @@ class Accounts:
 
     __slots__ = (
         "_calls_for_room", "_calls_to_earn", "_calls_to_wait", "_code", "_cost", "_debt", "_debts", "_drops", "_errors", "_failures",
-        "_gained", "_granted", "_has_checked_code", "_has_recorded", "_in_debt", "_losses", "_on_trial", "_paying_calls_for_room",
-        "_retired_gain", "_search_factor", "_served", "_window_calls", "_windows_without_debt", "resting_calls", "waited_calls",
-        "window",
+        "_gained", "_granted", "_has_checked_code", "_has_recorded", "_in_debt", "_is_piece", "_losses", "_on_trial",
+        "_paying_calls_for_room", "_retired_gain", "_search_factor", "_served", "_served_before", "_vain", "_window_calls",
+        "_windows_without_debt", "resting_calls", "waited_calls", "window",
     )  # fmt: skip
 
-    def __init__(self, function: Any) -> None:
-        self._code = _code(function)
+    def __init__(self, function: Any, is_piece: bool = False) -> None:
+        self._code, self._is_piece = _code(function), is_piece
         self._has_checked_code = False
         self._has_recorded = False
         self.resting_calls = ctypes.c_int64(0)
@@ -108,6 +112,9 @@ class Accounts:
         self._failures = self._errors = 0  # recordings in a row that failed; that ended in an error
         self._debts: list[_Debt] = []  # of recordings, the oldest first
         self._served = 0  # served calls that have paid old debts, or found none
+        self._served_before = self._vain = (
+            0  # served calls before the last recording; recordings in a row without any between them
+        )
         self._calls_to_wait = 0  # unserved calls before the next recording
         self._calls_to_earn = 0  # the same, while too much is owed
         self.waited_calls = 0
@@ -255,6 +262,10 @@ class Accounts:
         self._debts.append(_Debt(path.executable.counter, owed, pay, calls))
         beyond = (self._owed - _LIMIT) // cost
         self._calls_to_earn = 0 if beyond < 0 else FIRST_WAIT << min(beyond, _MOST_DOUBLINGS)
+        self._vain = self._vain + 1 if served == self._served_before and not is_instance else 1
+        self._served_before = served
+        if self._is_piece and self._vain >= _VAIN:
+            self._calls_to_wait = _VAIN_WAIT << min(self._vain - _VAIN, _MOST_DOUBLINGS)
         if self._in_debt:
             self._on_trial = path
         if self._code is not None and not self._has_recorded:

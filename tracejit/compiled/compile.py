@@ -86,7 +86,7 @@ class CompiledFunction(_Partial[P, R]):
         """piece_of: if `function` is the body of a loop that is compiled as a piece, the compiled function of which it is a
         piece."""
         slots: list[Any] = [nothing_recorded, None, None, None, None]
-        accounts = Accounts(function)
+        accounts = Accounts(function, piece_of is not None)
         self = super().__new__(
             cls,
             dispatcher(

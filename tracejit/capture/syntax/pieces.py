@@ -34,7 +34,7 @@ from typing import Any, Final, TypeGuard
 
 from tracejit.capture.syntax.convert import compiled_as
 from tracejit.capture.syntax.locate import FunctionNode, Located, NotConvertible, declare, locate
-from tracejit.capture.syntax.scopes import LOOKING_AT_VARIABLES, bound_names, declared_names, names_stored_by
+from tracejit.capture.syntax.scopes import LOOKING_AT_VARIABLES, bound_names, declared_names, names_read_by, names_stored_by
 from tracejit.capture.syntax.tree_walk import children, walk
 
 __all__ = [
@@ -514,9 +514,8 @@ class _DefiniteAssignment:
     def _reads(self, parts: Iterable[ast.AST | None], assigned: frozenset[str]) -> frozenset[str]:
         """Note names that expressions may read before they are assigned.  Returns the set after the expressions."""
         for part in parts:
-            for x in walk(part) if part is not None else ():
-                if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Load) and x.id in self._local and x.id not in assigned:
-                    self.exposed.add(x.id)
+            if part is not None:
+                self.exposed |= (names_read_by(part) & self._local) - assigned
         return assigned.union(*[_assigned_in(part) for part in parts if part is not None])
 
     def _target(self, target: ast.expr, assigned: frozenset[str]) -> frozenset[str]:

@@ -10,7 +10,7 @@ from typing import Final
 from tracejit.capture.syntax.locate import SCOPES, FunctionNode
 from tracejit.capture.syntax.tree_walk import children, walk
 
-__all__ = ["LOOKING_AT_VARIABLES", "bound_names", "declared_names", "gathered_names", "names_stored_by"]
+__all__ = ["LOOKING_AT_VARIABLES", "bound_names", "declared_names", "gathered_names", "names_read_by", "names_stored_by"]
 
 _COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -73,6 +73,19 @@ def names_stored_by(parts: Iterable[ast.AST]) -> set[str]:
 
     for part in parts:
         search(part, False)
+    return names
+
+
+def names_read_by(part: ast.AST) -> set[str]:
+    """Names that a statement or expression reads, without the variables of comprehensions and functions in it."""
+    if isinstance(part, ast.Name):
+        return {part.id} if isinstance(part.ctx, ast.Load) else set()
+    names = set().union(*map(names_read_by, children(part)))
+    if isinstance(part, FunctionNode):
+        return names - (bound_names(part) - set().union(*declared_names(part)))
+    if isinstance(part, _COMPREHENSIONS):
+        own = {x.id for loop in part.generators for x in walk(loop.target) if isinstance(x, ast.Name)}
+        return (names - own) | names_read_by(part.generators[0].iter)  # which is evaluated outside
     return names
 
 
