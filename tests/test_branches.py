@@ -15,7 +15,7 @@ import pytest
 import tracejit as T
 from tests.branching_programs import ball, density, heun, metropolis
 from tracejit import nn
-from tracejit.capture import record
+from tracejit.capture import branches, record
 from tracejit.compiled.tier_policy import TierPolicy
 
 STEPS = 300
@@ -26,6 +26,7 @@ CALLS = 5
 def no_outlined_loops(monkeypatch: pytest.MonkeyPatch) -> None:
     """What follows where loops cannot be nodes of the program as a whole (tests/test_branching_loops.py has those that can)."""
     monkeypatch.setattr(TierPolicy, "_outline", lambda *_: False)
+    monkeypatch.setattr(branches, "may_be_outlined", lambda *_: False)
 
 
 def equal(expected: Any, given: Any) -> bool:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import tracejit as T
 from tracejit import nn
+from tracejit.capture import branches
 from tracejit.capture.branches import Branch
 from tracejit.compiled.compile import FullGraphError
 from tracejit.compiled.pieces import compile_in_pieces
@@ -30,6 +31,7 @@ _files = itertools.count()
 def no_outlined_loops(monkeypatch: pytest.MonkeyPatch) -> None:
     """What follows where loops cannot be nodes of the program as a whole (tests/test_branching_loops.py has those that can)."""
     monkeypatch.setattr(TierPolicy, "_outline", lambda *_: False)
+    monkeypatch.setattr(branches, "may_be_outlined", lambda *_: False)
 
 
 def defined(text: str, **names: Any) -> Any:

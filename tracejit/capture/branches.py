@@ -3,7 +3,8 @@
 A branch in a loop whose outcome differs from step to step makes 2**n paths of n steps, so no later call takes the path that is
 being recorded.  Recording costs several times as much as an eager call, and compiling a long graph costs more than that.  So a
 recording is given up when it is long and the outcomes of one of its branches have alternated often enough.  A `while` loop whose
-condition depends on values has one path for each trip count; it is given up when the recording is longer still.
+condition depends on values has one path for each trip count; it is given up when the recording is longer still.  Where the loop
+can be outlined, so that the next recording has it as one node, both is decided after fewer steps.
 
 A branch is identified by the current instructions of all frames of instrumented code.  So the runs of a line in a loop are one
 branch, and runs of a function for different callers are different branches.  This module must not know what follows when a
@@ -13,24 +14,32 @@ recording is given up.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any, Final
 
 from tracejit.capture.call_sites import instrumented_frames
 from tracejit.capture.syntax.convert import ends_while, original_of
+from tracejit.capture.syntax.outlined_loops import may_be_outlined
 from tracejit.core.package_files import is_own_frame
 
 __all__ = ["Branch", "Branches", "Recursion", "Site"]
 
 _RUNS: Final = 16
 """A branch with fewer runs does not end a recording."""
+_RUNS_OUTLINED: Final = 6
+"""The same of a branch in a loop that can be outlined."""
 _ALTERNATIONS: Final = 2
 _LONG: Final = 750
 """Number of nodes from which a recording is given up if the outcomes of a branch alternate."""
 _LONGER: Final = 2000
 """Number of nodes from which it is given up if values decide the trip count of a `while` loop."""
+_LONG_OUTLINED: Final = 100
+_LONGER_OUTLINED: Final = 400
+"""The same of loops that can be outlined."""
+_LONGEST_OUTLINED: Final = 1500
+"""Number of nodes from which it is given up if a loop can be outlined, and values decide a branch in each of its steps."""
 _SHOWN: Final = 4
 """Number of outcomes that a branch keeps for its message."""
 
@@ -54,7 +63,7 @@ class Branch:
     the next call (attributes of layers).  calls_compiled: whether a function other than the first was called as a compiled
     function."""
 
-    __slots__ = ("_last", "alternations", "calls_compiled", "ends_while", "is_fixed", "runs", "sites", "values")
+    __slots__ = ("_is_in_loop", "_last", "alternations", "calls_compiled", "ends_while", "is_fixed", "runs", "sites", "values")
 
     def __init__(
         self,
@@ -72,6 +81,7 @@ class Branch:
         self.runs = self.alternations = 0
         self.values: list[str] = []
         self._last = first
+        self._is_in_loop: bool | None = None
 
     @classmethod
     def at(cls, where: str) -> Branch:
@@ -88,11 +98,19 @@ class Branch:
         if len(self.values) < _SHOWN and (value := repr(outcome)) not in self.values:
             self.values.append(value)
 
-    def should_give_up(self, nodes: int) -> bool:
-        """Whether a recording with so many nodes is to be given up because of this branch."""
-        if self.runs < _RUNS or self.is_fixed:
-            return False
-        return nodes >= (_LONG if self.alternates else _LONGER if self.ends_while else math.inf)
+    def has_run_long(self, nodes: int, may_outline: bool) -> bool:
+        """Whether a recording with so many nodes is to be given up because of this branch.  may_outline: whether the next recording
+        may outline the loop around it."""
+        if may_outline:
+            least = _LONG_OUTLINED if self.alternates else _LONGER_OUTLINED if self.ends_while else _LONGEST_OUTLINED
+            return self.runs >= _RUNS_OUTLINED and nodes >= least
+        return self.runs >= _RUNS and nodes >= (_LONG if self.alternates else _LONGER if self.ends_while else math.inf)
+
+    def is_in_loop(self) -> bool:
+        """Whether it is in a loop that can be outlined."""
+        if self._is_in_loop is None:
+            self._is_in_loop = any(x.code is not None and may_be_outlined(x.code, x.line, x.names) for x in self.sites)
+        return self._is_in_loop
 
     @property
     def where(self) -> str:
@@ -108,21 +126,24 @@ class Branch:
         """The reason for giving up, for the user."""
         if self.alternates:
             return f"a branch in a loop comes out in different ways ({', '.join(self.values)}) from step to step"
-        return f"values decide how many steps a loop has, {self.runs} in this call"
+        if self.ends_while:
+            return f"values decide how many steps a loop has, {self.runs} in this call"
+        return f"values decide a branch in each step of a loop, {self.runs} in this call"
 
 
 class Recursion:
     """The recursive calls of one recording: calls of functions that are running already.
 
     calls: by code of functions, where they call what leads to a recursive call: the line, and the name of the function that is
-    called.  functions: the codes of those that are called recursively, directly or by others.  shape: equal for recordings whose
-    recursive calls come in the same order."""
+    called.  functions: the codes of those that are called recursively, directly or by others.  has_branches: whether values have
+    decided a branch in these, or in what they call.  shape: equal for recordings whose recursive calls come in the same order."""
 
-    __slots__ = ("calls", "functions", "shape")
+    __slots__ = ("calls", "functions", "has_branches", "shape")
 
     def __init__(self) -> None:
         self.calls: dict[CodeType, set[tuple[int, str]]] = {}
         self.functions: set[CodeType] = set()
+        self.has_branches = False
         self.shape = 0
 
     def note(self, sites: Sequence[Site], callee: CodeType) -> None:
@@ -144,11 +165,14 @@ class Recursion:
 class Branches:
     """The branches of one recording.
 
-    may_give_up: whether they may end the recording; if not, they are only counted.  recursion: of functions that call themselves."""
+    may_give_up: whether they may end the recording; if not, they are only counted.  may_outline: whether the next recording may outline
+    loops.  recursion: of functions that call themselves."""
 
-    def __init__(self) -> None:
-        self.may_give_up = False
+    def __init__(self, unwatched: Callable[[Callable[[], bool]], bool]) -> None:
+        """unwatched: calls a function that is not a part of the recorded call."""
+        self.may_give_up = self.may_outline = False
         self.recursion = Recursion()
+        self._unwatched = unwatched
         self._branches: dict[tuple[Any, ...], Branch] = {}  # by the current instructions of the frames
         self._compiled: set[CodeType] = set()  # of functions that were called as compiled ones
 
@@ -168,8 +192,12 @@ class Branches:
         branch = self._branches.get(key)
         if branch is None:
             branch = self._branches[key] = self._new_branch(outcome, frames, is_fixed)
+            self.recursion.has_branches |= self.recursion.is_around(branch)
         branch.add(outcome)
-        return branch.text() if self.may_give_up and branch.should_give_up(nodes) else ""
+        if not self.may_give_up or branch.is_fixed:
+            return ""
+        may_outline = self.may_outline and branch.has_run_long(nodes, True) and self._unwatched(branch.is_in_loop)
+        return branch.text() if branch.has_run_long(nodes, may_outline) else ""
 
     def note_call(self, code: CodeType) -> None:
         """Note that the user's code calls a function.  code: its instrumented code."""

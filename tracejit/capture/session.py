@@ -429,6 +429,7 @@ def record(
     earlier: Earlier | None = None,
     follows_rows: bool = False,
     may_give_up: bool = False,
+    may_outline: bool = False,
     is_shallow: bool = False,
     branching_lines: Mapping[CodeType, frozenset[int]] | None = None,
 ) -> tuple[Recording, Any]:
@@ -440,6 +441,7 @@ def record(
     earlier: values that earlier recordings of the function have read (recording/facts.py).
     follows_rows: see RaggedHandlers.
     may_give_up: whether to stop a recording whose path no later call would take (branches.py).
+    may_outline: whether the next recording may outline loops.
     is_shallow: whether only the arguments themselves are looked at for tensors and integers, not the contents of containers and
         objects.
     branching_lines: by code of functions, the lines around which loops are outlined (branching_loops.py).
@@ -450,7 +452,17 @@ def record(
     try:
         with room(_FRAMES):
             return _recorded(
-                function, args, kwargs, observer, dynamic, earlier, follows_rows, may_give_up, is_shallow, branching_lines
+                function,
+                args,
+                kwargs,
+                observer,
+                dynamic,
+                earlier,
+                follows_rows,
+                may_give_up,
+                may_outline,
+                is_shallow,
+                branching_lines,
             )
     except BaseException as error:
         _without_recorder(error)
@@ -484,6 +496,7 @@ def _recorded(
     earlier: Earlier | None,
     follows_rows: bool,
     may_give_up: bool,
+    may_outline: bool,
     is_shallow: bool,
     branching_lines: Mapping[CodeType, frozenset[int]] | None,
 ) -> tuple[Recording, Any]:
@@ -498,7 +511,8 @@ def _recorded(
             call_hook.forget()
             run.begin()
             session.facts.earlier = earlier or {}
-            session.ragged.follows_rows, session.branches.may_give_up = follows_rows, may_give_up
+            session.ragged.follows_rows = follows_rows
+            session.branches.may_give_up, session.branches.may_outline = may_give_up, may_outline
             session.calls.branching_lines = dict(branching_lines or {})
             positional, named = args, kwargs
             with _Absorbing(session):

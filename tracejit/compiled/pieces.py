@@ -21,12 +21,11 @@ from typing import Any, Final
 
 from tracejit.capture.branches import Branch, Site
 from tracejit.capture.syntax.locate import NotConvertible
-from tracejit.capture.syntax.outlined_loops import is_step
 from tracejit.capture.syntax.pieces import OutlinedFunction, has_loop_around, outline_loop_bodies
 from tracejit.capture.syntax.recursive_calls import outline_between_calls
 from tracejit.core.compiler import calling_with
 
-__all__ = ["Pieces", "compile_between_calls", "compile_in_pieces", "may_be_outlined"]
+__all__ = ["Pieces", "compile_between_calls", "compile_in_pieces"]
 
 Compile = Callable[[FunctionType], Any]
 
@@ -94,14 +93,6 @@ def compile_between_calls(
     text = f"{why}: what is between recursive calls is compiled, these are not"
     called = recursive.calling(_bound_as(module, owners, replacement))
     return Pieces(unbound, module, called, recursive.parts, text)
-
-
-def may_be_outlined(code: CodeType, line: int, names: dict[str, Any] | None) -> bool:
-    """Whether a line is in a loop of a function with a source.  names: the globals of the function."""
-    try:
-        return not is_step(code) and has_loop_around(code, line, names)
-    except (NotConvertible, RecursionError):
-        return False
 
 
 def _definition_of(function: Any) -> tuple[Any, FunctionType | None, list[Any]]:

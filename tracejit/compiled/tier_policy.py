@@ -34,11 +34,12 @@ from typing import Any, Final
 from tracejit.capture.branches import Branch, Recursion
 from tracejit.capture.reasons import Reason, make
 from tracejit.capture.recording.entry import MISS, Recording
+from tracejit.capture.syntax.outlined_loops import may_be_outlined
 from tracejit.compiled.accounts import WINDOW, Accounts
 from tracejit.compiled.diagnostics import Diagnostics
 from tracejit.compiled.dispatch import SERVE
 from tracejit.compiled.path_table import MANY_PATHS, PathTable
-from tracejit.compiled.pieces import Pieces, compile_between_calls, compile_in_pieces, may_be_outlined
+from tracejit.compiled.pieces import Pieces, compile_between_calls, compile_in_pieces
 from tracejit.compiled.recorded_path import FIRST_WAIT, RecordedPath
 from tracejit.core.locks import Ticket, Turn
 from tracejit.cpython.dispatcher import UNSERVED
@@ -74,7 +75,7 @@ class TierPolicy:
 
     __slots__ = (
         "_calls_of_new_size", "_compile_piece", "_deferred_calls", "_diagnostics", "_function", "_has_stopped", "_is_fullgraph",
-        "_may_outline", "_may_split", "_new_sizes", "_outlined_for", "_rest_after_warning", "_table", "accounts", "branching_lines",
+        "_may_split", "_new_sizes", "_outlined_for", "_rest_after_warning", "_table", "accounts", "branching_lines", "may_outline",
     )  # fmt: skip
 
     def __init__(
@@ -101,7 +102,8 @@ class TierPolicy:
         self._deferred_calls = 0  # calls with such sizes since the last path; the first _MOST_SIZES of them are not charged
         self.branching_lines: dict[CodeType, frozenset[int]] = {}
         """The lines, by code of functions, around which loops are outlined in recordings."""
-        self._may_outline = True  # whether loops that branch may be outlined
+        self.may_outline = True
+        """Whether recordings from now on may outline loops that branch."""
         self._has_stopped = False  # whether a recording has stopped because steps of a loop branch differently
         self._outlined_for: tuple[Divergence, Sequence[Branch]] | None = None  # what `_split` is given if that fails
         self._may_split = True  # whether the function may be split into pieces
@@ -350,8 +352,8 @@ class TierPolicy:
         blamed = [x for x in recording.branches if x.where == reason.where or (x.alternates and x.runs >= _STEPS_TO_SPLIT)]
         divergence = Divergence("exit", "a value", reason.where, blamed[0].values if blamed else [])
         self._has_stopped = True
-        is_recursive = any(x.alternates and recording.recursion.is_around(x) for x in recording.branches)
-        if self._may_split and is_recursive and self._split_between_calls(divergence, [recording.recursion]):
+        recursion = recording.recursion
+        if self._may_split and recursion.has_branches and self._split_between_calls(divergence, [recursion]):
             return
         if not blamed or not self._may_split or not self._split(divergence, blamed):
             self.accounts.discourage()
@@ -360,7 +362,7 @@ class TierPolicy:
     def _outline(self, divergence: Divergence, branches: Sequence[Branch]) -> bool:
         """Outline the loops around `branches` in recordings from now on, so that each is one node of the program
         (capture/branching_loops.py).  Returns False if nothing would change."""
-        if not self._may_outline:
+        if not self.may_outline:
             return False
         before = dict(self.branching_lines)
         for branch in branches:
@@ -375,15 +377,17 @@ class TierPolicy:
         return True
 
     def give_up_outlining(self, reason: Reason) -> None:
-        """A recording with outlined loops has stopped because of them: run in pieces, or record less often if one without has stopped,
-        too."""
-        self._may_outline = False
+        """A recording with outlined loops has stopped because of them: record without them if their branches have come out alike so far;
+        else run in pieces, or record less often if a recording without them has stopped, too."""
+        self.may_outline = False
         self.branching_lines.clear()
-        if self._may_split and self._outlined_for is not None and self._split(*self._outlined_for):
-            self._diagnostics.note(reason)
-            return
-        if self._has_stopped:
-            self.accounts.discourage()
+        divergence, branches = self._outlined_for or (None, ())
+        if self._may_split and divergence is not None and any(branch.alternates or branch.ends_while for branch in branches):
+            if self._split(divergence, branches):
+                self._diagnostics.note(reason)
+                return
+            if self._has_stopped:
+                self.accounts.discourage()
         self.reject(reason)
 
     def _split(self, divergence: Divergence, branches: Sequence[Branch]) -> bool:
@@ -418,7 +422,7 @@ class TierPolicy:
 
     def _enter(self, divergence: Divergence, make_pieces: Callable[[str], Pieces | None]) -> bool:
         """Run in pieces from now on.  make_pieces: given why, for the user.  Returns False if there are none."""
-        self._may_outline, self._may_split = False, False
+        self.may_outline, self._may_split = False, False
         try:
             pieces = make_pieces(f"{divergence.name}{divergence.location()} changes ({divergence.values_text()})")
         except Exception as error:  # a defect, which must not reach the caller: the call itself has its result
@@ -434,7 +438,7 @@ class TierPolicy:
         """Serve a call in the state IN_PIECES."""
         pieces = self._table.pieces
         if pieces is None or not pieces.are_current():
-            self._may_split = self._may_outline = True
+            self._may_split = self.may_outline = True
             self._diagnostics.divergences.clear()
             self._table.leave_pieces()
             return MISS

@@ -122,7 +122,7 @@ class Recorder(Origins):
         }  # fmt: skip
         self.prologue: list[Statement | TensorSource] = self.journal.statements
         self.facts = Facts()
-        self.branches = Branches()
+        self.branches = Branches(self.unwatched)
         self.tensors: dict[int, TensorSource] = {}
         self.guarded_by_value: set[Name] = self.journal.set()  # variables that are guarded by their values
         # Of these, the positions of slices: guarded now, but once another call has another value they become numbers of the

@@ -49,6 +49,7 @@ from tracejit.capture.syntax.pieces import (
     ExitRewriter,
     NoPiece,
     Outliner,
+    has_loop_around,
     loops_around,
     outermost_loops,
     own_statements,
@@ -57,7 +58,17 @@ from tracejit.capture.syntax.pieces import (
 from tracejit.capture.syntax.tree_walk import walk
 from tracejit.core.weak_table import WeakTable
 
-__all__ = ["NO_STEP", "STRICT_ZIP", "WAYS", "WHILE", "OutlinedFunction", "OutlinedLoop", "convert_outlined", "is_step"]
+__all__ = [
+    "NO_STEP",
+    "STRICT_ZIP",
+    "WAYS",
+    "WHILE",
+    "OutlinedFunction",
+    "OutlinedLoop",
+    "convert_outlined",
+    "is_step",
+    "may_be_outlined",
+]
 
 WAYS: Final = ("continues", "breaks", "returns")
 """What a step returns for the ways in which it ends: texts, which are part of a path, and no numbers that it computes."""
@@ -111,6 +122,14 @@ _steps: WeakTable[bool] = WeakTable()  # codes of steps
 def is_step(code: CodeType) -> bool:
     """Whether code is that of the step of an outlined loop, as it is or instrumented."""
     return code in _steps or original_of(code) in _steps
+
+
+def may_be_outlined(code: CodeType, line: int, names: dict[str, Any] | None) -> bool:
+    """Whether a line is in a loop of a function with a source.  names: the globals of the function."""
+    try:
+        return not is_step(code) and has_loop_around(code, line, names)
+    except (NotConvertible, RecursionError):
+        return False
 
 
 def convert_outlined(code: CodeType, lines: frozenset[int], names: dict[str, Any]) -> OutlinedFunction | None:
