@@ -75,7 +75,8 @@ from tracejit.core.dtypes import FROM_NUMPY, int64
 from tracejit.core.floating import quietly
 from tracejit.core.op import REGISTRY
 from tracejit.ir.graph import Body, Graph, Node
-from tracejit.ir.interpreter import NodeFailed, Runner
+from tracejit.ir.interpreter import NodeFailed
+from tracejit.ir.runner import Runner
 from tracejit.ops.movement.views import detach
 from tracejit.tensor import Tensor
 from tracejit.tensor.base import wrap
@@ -224,7 +225,7 @@ class LoopRun:
             return self._refuse(str(refusal), None)
         while True:
             try:
-                ended = self._follow()
+                ended = None if self.runner is None else self.recorder.unwatched(self._follow_known)
             except Exception as error:
                 stop_for_defect(self.recorder, error)
                 return self._steps_in_python(self._remaining(done=False))
@@ -345,11 +346,15 @@ class LoopRun:
         for k, tensor in self.states.items():
             tensor._array[...] = self.arrays[k]
 
-    # -- a step by known paths
+    # -- steps by known paths
+    def _follow_known(self) -> int | None:
+        """Make steps by the paths that are known.  Returns how the last one has ended; None where they do not serve the next one."""
+        while (ended := self._follow()) == CONTINUES and (self.trips is None or self._is_inside()):
+            self.made += 1
+        return ended
+
     def _follow(self) -> int | None:
-        """Make a step by the paths that are known.  Returns how it has ended; None where they do not serve it."""
-        if self.runner is None:
-            return None
+        """The same of one step."""
         run, (_, places, carried) = self.runner, self.body
         slots = range(len(self.tree.slots))
         values = {GO: np.array(True), WAY: np.array(0), BASE: np.array(self._first_object())}

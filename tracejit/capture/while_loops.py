@@ -28,8 +28,8 @@ from tracejit.core.dtypes import bool_
 from tracejit.core.floating import quietly
 from tracejit.core.op import REGISTRY
 from tracejit.ir.graph import Body, Graph, Node
-from tracejit.ir.interpreter import Runner
 from tracejit.ir.loop import WHILE
+from tracejit.ir.runner import Runner
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.movement.views import detach, reshape
 from tracejit.tensor import Tensor

@@ -19,7 +19,10 @@ from tracejit.core.op import Kind
 from tracejit.core.symbolic import without_symbols
 from tracejit.ir.graph import Graph, Literal, Node
 
-__all__ = ["GuardFailed", "NodeFailed", "Runner", "SizeChanged", "StepFailed", "evaluated", "interpret", "run_nodes"]
+__all__ = [
+    "GuardFailed", "NodeFailed", "PreparedNode", "SizeChanged", "StepFailed", "check_guard", "committed",
+    "constants", "evaluated", "interpret", "run_nodes",
+]  # fmt: skip
 
 
 class NodeFailed(Exception):
@@ -75,14 +78,37 @@ def interpret(graph: Graph, inputs: Sequence[Any]) -> tuple[Any, ...]:
 
 def run_nodes(graph: Graph, inputs: Sequence[Any]) -> tuple[Any, ...]:
     """What `interpret` does, on inputs that are known to fit.  Raises NodeFailed."""
-    outputs: tuple[Any, ...] = quietly(Runner(graph), inputs)
+    outputs: tuple[Any, ...] = quietly(_run, graph, inputs)
     return outputs
+
+
+def _run(graph: Graph, inputs: Sequence[Any]) -> tuple[Any, ...]:
+    values, guards = {**constants(graph), **dict(zip(graph.inputs, inputs, strict=True))}, 0
+    for node in graph.nodes:
+        operands = [values[x] for x in node.operands]
+        if node.op.kind is Kind.GUARD:
+            check_guard(node, guards, operands[0])
+            guards += 1
+        else:
+            PreparedNode.of(node, graph.avals).put(values, operands)
+    outputs = tuple([values[x] for x in graph.outputs])
+    return committed(graph, values, outputs) if graph.writes else outputs
+
+
+def constants(graph: Graph) -> dict[Any, Any]:
+    """The values of a graph that do not depend on its inputs, by its operands: constants and literals."""
+    known: dict[Any, Any] = {v: np.array(a) for v, a in graph.constants.items()}
+    for operands in (*[node.operands for node in graph.nodes], graph.outputs):
+        for operand in operands:
+            if type(operand) is not int:  # which is a key of its own
+                known[operand] = without_symbols(operand.value) if isinstance(operand, Literal) else None
+    return known
 
 
 _Expected = tuple[int, tuple[int, ...], np.dtype[Any]]  # value id, shape, dtype
 
 
-class _PreparedNode(NamedTuple):
+class PreparedNode(NamedTuple):
     """A node, what it calls, and what its outputs are to be."""
 
     node: Node
@@ -92,7 +118,7 @@ class _PreparedNode(NamedTuple):
     only: _Expected | None  # the output of a node that has one
 
     @classmethod
-    def of(cls, node: Node, avals: Mapping[int, Any]) -> _PreparedNode:
+    def of(cls, node: Node, avals: Mapping[int, Any]) -> PreparedNode:
         outputs = [(v, avals[v].shape, avals[v].dtype.numpy) for v in node.outputs]
         return cls(node, node.op.evaluate, node.attrs, outputs, None if node.op.multiple or not outputs else outputs[0])
 
@@ -107,53 +133,32 @@ class _PreparedNode(NamedTuple):
             raise NodeFailed(node) from error
         if only is not None and type(result) is np.ndarray and result.shape == only[1] and result.dtype is only[2]:
             values[only[0]] = result
-            return
-        for (v, shape, dtype), found in zip(outputs, result if node.op.multiple else (result,), strict=True):
-            array = values[v] = found if type(found) is np.ndarray else np.asarray(found)
+        else:
+            values.update(zip([v for v, _, _ in outputs], self.checked(result), strict=True))
+
+    def checked(self, result: Any) -> list[np.ndarray[Any, Any]]:
+        """What the node has been evaluated to, as its outputs.  Raises NodeFailed where they are not what they are to be."""
+        node, arrays = self.node, []
+        for (_, shape, dtype), found in zip(self.outputs, result if node.op.multiple else (result,), strict=True):
+            array = found if type(found) is np.ndarray else np.asarray(found)
             if array.shape != shape or array.dtype != dtype:
                 told = f"{node.op.name} {node.line}: evaluated to {array.dtype}{list(array.shape)}"
                 expected = f"{dtype}{list(shape)}"
                 if "dynamic shape" in node.op.traits:
                     raise NodeFailed(node) from SizeChanged(f"{told}, recorded was {expected}", array.shape)
                 raise NodeFailed(node) from AssertionError(f"{told}, its shape rule says {expected}")
+            arrays.append(array)
+        return arrays
 
 
 def evaluated(node: Node, operands: Sequence[Any], avals: Mapping[int, Any]) -> list[np.ndarray[Any, Any]]:
     """The outputs of a node that has some.  Raises NodeFailed where they are not what `avals` says."""
     values: dict[Any, Any] = {}
-    _PreparedNode.of(node, avals).put(values, operands)
+    PreparedNode.of(node, avals).put(values, operands)
     return [values[v] for v in node.outputs]
 
 
-class Runner:
-    """A graph made ready to be run any number of times, as the body of a loop is.
-
-    Call it with inputs that fit, where floating-point warnings are off.  Raises NodeFailed.  Outputs that are constants are the same arrays
-    each time."""
-
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-        self._known: dict[Any, Any] = {v: np.array(a) for v, a in graph.constants.items()}
-        for operands in (*[node.operands for node in graph.nodes], graph.outputs):
-            for operand in operands:
-                if type(operand) is not int:  # which is a key of its own
-                    self._known[operand] = without_symbols(operand.value) if isinstance(operand, Literal) else None
-        self._nodes = [(_PreparedNode.of(node, graph.avals), node.operands, node.op.kind is Kind.GUARD) for node in graph.nodes]
-
-    def __call__(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        graph, guards = self._graph, 0
-        values = {**self._known, **dict(zip(graph.inputs, inputs, strict=True))}
-        for ready, operands, is_guard in self._nodes:
-            if is_guard:
-                _check_guard(ready.node, guards, values[operands[0]])
-                guards += 1
-            else:
-                ready.put(values, [values[x] for x in operands])
-        outputs = tuple([values[x] for x in graph.outputs])
-        return _committed(graph, values, outputs) if graph.writes else outputs
-
-
-def _committed(graph: Graph, values: Mapping[Any, Any], outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+def committed(graph: Graph, values: Mapping[Any, Any], outputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Write what the graph writes.  The new contents are those from before any commit; outputs are values, not memory."""
     final = [(values[target], np.array(values[v])) for target, v in graph.writes]
     written = [target for target, _ in final]
@@ -175,7 +180,7 @@ def _check_input(v: int, aval: Any, given: Any) -> None:
         raise ValueError(f"interpret(): input v{v} is {aval}, got an array of shape {list(given.shape)} and dtype {given.dtype}")
 
 
-def _check_guard(node: Node, index: int, value: Any) -> None:
+def check_guard(node: Node, index: int, value: Any) -> None:
     """A recorded bool stands for the truth value of the element; a number is compared by type and bits."""
     expected = node.attrs["expected"]
     actual = value.item() if isinstance(value, np.ndarray) else value

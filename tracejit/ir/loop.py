@@ -23,7 +23,7 @@ The interpreter runs the body step by step: that is what a loop means.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -32,7 +32,8 @@ from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.dtypes import bool_
 from tracejit.core.op import Kind, Op
 from tracejit.ir.graph import Body
-from tracejit.ir.interpreter import NodeFailed, Runner, StepFailed
+from tracejit.ir.interpreter import NodeFailed, StepFailed
+from tracejit.ir.runner import Runner
 
 __all__ = [
     "DIFFERENTIABLE", "EXITS_ALIKE", "FEWEST", "LOOP_OF_PATHS", "WHILE", "WHILE_OF_PATHS", "Saved", "leaves_by_step", "loop",
@@ -79,7 +80,7 @@ def _evaluate(
     state, slices, shared = operands[:carried], operands[carried : carried + sliced], operands[carried + sliced :]
     before: list[Sequence[Any]] = []
     collected: list[Sequence[Any]] = []
-    run = Runner(body.graph)
+    run = _runner(body)
     for step, i in enumerate(range(count - 1, -1, -1) if reverse else range(count)):
         found = _step(run, step, (*state, *[x[i, ...] for x in slices], *shared))
         before.append(state[:kept])
@@ -90,6 +91,12 @@ def _evaluate(
         collected.reverse()
     stacked = [np.stack(column) for rows in (before, collected) for column in zip(*rows, strict=True)]
     return (*stacked[:kept], *[np.array(x) for x in state], *stacked[kept:])
+
+
+@lru_cache(maxsize=32)
+def _runner(body: Body) -> Runner:
+    """A body made ready to be run; a loop in a loop is evaluated in each of its steps."""
+    return Runner(body.graph)
 
 
 def _step(run: Runner, step: int, operands: Sequence[Any]) -> tuple[Any, ...]:
@@ -139,7 +146,7 @@ def _while_rule(*avals: Any, body: Body, carried: int) -> tuple[Aval, ...]:
 
 def _evaluate_while(*operands: Any, body: Body, carried: int) -> tuple[Any, ...]:
     """A body that is applied as long as a truth value holds."""
-    run, state, shared, step = Runner(body.graph), operands[:carried], operands[carried:], 0
+    run, state, shared, step = _runner(body), operands[:carried], operands[carried:], 0
     while state[0]:
         state, step = _step(run, step, (*state, *shared)), step + 1
     return tuple([np.array(x) for x in state])
