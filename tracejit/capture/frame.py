@@ -376,9 +376,9 @@ class CaptureFrame:
         if not has_stacked(items):
             return self.item(items, slice(None, None, -1))
         if active() is None:
-            unstack(items)
+            unstack(items, None)
             return items[::-1]
-        return reversed_items(items)
+        return reversed_items(active(), items)
 
     def without_ends(self, items: Any, bounds: Any, first: int, last: int) -> Any:
         """`items[bounds]` of a private list, where `bounds` is a slice that leaves out the `first` first and the `last` last items:
@@ -387,7 +387,7 @@ class CaptureFrame:
             return self.item(items, bounds)
         end = len(items) - last
         if active() is None or end <= first or any(type(x) is StackedItems for x in (*items[:first], *items[end:])):
-            unstack(items)
+            unstack(items, active())
             return self.item(items, bounds)
         return items[first:end]
 
@@ -401,7 +401,7 @@ class CaptureFrame:
     def list_end(self, items: Any, key: Any) -> Any:
         """`items[0]` or `items[-1]` of a private list."""
         if has_stacked(items) and (active() is None or type(items[key]) is StackedItems):
-            unstack(items)
+            unstack(items, active())
         return self.item(items, key)
 
     def unbind_callee(self, loop: LoopRecogniser | None, owner: Any, name: str) -> Any:
@@ -562,7 +562,7 @@ class CaptureFrame:
     def extend_list(self, owner: list[Any], items: list[Any], is_private: bool) -> None:
         """Put what the steps of an outlined loop have appended into a list of the function."""
         if not is_private:
-            unstack(items)
+            unstack(items, active())
         owner.extend(items)
 
     def unpack(self, value: Any, pattern: UnpackPattern) -> Any:
@@ -678,7 +678,7 @@ _NOT_ISOLATED = frozenset({
     # Its own errors are those of the steps that it calls (branching_loops.py).
     "outlined_loop",
     # They call no handlers.
-    "slice", "materialised", "is_sum", "add_to_sum", "reverse_items", "loop_exit_values", "is_unbound", "extend_list",
+    "slice", "materialised", "is_sum", "add_to_sum", "reverse_items", "loop_exit_values", "is_unbound",
 })  # fmt: skip
 _ENTRY_POINTS = frozenset(name for name, method in vars(CaptureFrame).items() if callable(method) and not name.startswith("_"))
 assert _NOT_ISOLATED <= _ENTRY_POINTS, f"no entry points: {sorted(_NOT_ISOLATED - _ENTRY_POINTS)}"

@@ -92,7 +92,7 @@ class StepsOnTape:
         """Make the steps again.  Returns (what slots of tensors that require grad hold, the items for each list)."""
         run = self._run
         slots = [k for k, requires in enumerate(run.grads) if requires]
-        items: list[list[Tensor]] = [[] for _ in run.items]
+        items: list[list[Tensor]] = [[] for _ in run.items.before]
         if not run.made:
             return {k: run.begun[run.begun_objects[k]] for k in slots}, items
         graph, places, carried = run.body
@@ -103,7 +103,7 @@ class StepsOnTape:
         for _ in range(run.made):
             found = quietly(written_out, graph, [*given, *shared])
             given = found[: len(carried)]
-            for column, item in zip(items, found[len(carried) :], strict=True):
-                column.append(item)
+            for column, more in zip(items, run.items.of_step(found[len(carried) :]), strict=True):
+                column.extend(more)
         at = dict(zip(carried, given, strict=True))
         return {k: at[LIVE_IN, k] for k in slots}, items

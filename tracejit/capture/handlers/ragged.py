@@ -13,7 +13,7 @@ there are replaced by zeros in both directions.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import FunctionType
@@ -381,6 +381,27 @@ class RaggedHandlers(Handlers):
             tensor._unpacked = shaped, lengths, mask
         self._rows[id(tensor)] = RaggedRows(tensor, spread, inside, indices, tensor, tensor._version, starts, padded)
         return tensor
+
+    def rows_where(self, values: Tensor, inside: Tensor, is_fixed: bool) -> Tensor:
+        """A new tensor of the rows that a vector of bools selects.  is_fixed: whether their number is guarded, so that it is an ordinary
+        tensor."""
+        tensor = self._selected(values, *self._selection(("rows", self.recorder.interpreter.value_of(inside)), lambda: inside))
+        if is_fixed or not self._is_on:
+            self.fix_size(tensor)
+        return tensor
+
+    def joined(self, parts: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+        """A new ragged tensor of rows, one after the other: for each part all rows, and which of them are meant."""
+        if len(parts) > 1:
+            values, masks = [x for x, _ in parts], [x for _, x in parts]
+            parts = [(self._native(lambda: FUNCTIONS["cat"](values)), self._native(lambda: FUNCTIONS["cat"](masks)))]
+        return self.rows_where(*parts[0], is_fixed=False)
+
+    def fix_size(self, tensor: Tensor) -> None:
+        """Guard the size of a ragged tensor, which becomes an ordinary one."""
+        if id(tensor) in self._rows and not self.recorder.stopped:
+            self.guard_size(tensor)
+            self._rows.pop(id(tensor), None)
 
     def _like(self, values: Any, rows: RaggedRows) -> Tensor:
         """A new ragged tensor: the rows of `values`, the result of a function, that are selected in `rows`."""

@@ -202,7 +202,7 @@ class Recorder(Origins):
         """Replace the stand-ins in what this run has created, and in what `others` lead to, by plain values."""
         for value in self.created.values():
             if type(value) is list:
-                unstack(value)
+                unstack(value, None)
         self.without_stand_ins([*self.created.values(), *others])
 
     def without_stand_ins(self, result: Any, refused: Callable[[Any], None] | None = None) -> Any:

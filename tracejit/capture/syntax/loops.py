@@ -7,7 +7,7 @@ A *counter* is a variable that steps use in three ways only: as a position that 
 (`xs[t]`, `xs[:, t + 1]`, `xs[n - 1 - t]`, `xs[t : t + 1]`); compared (`t > 0`), which has the same result from some step on; and
 computed with (`t * dt`).
 
-A *private list* is one that a function makes, appends to, hands to `stack`, `cat`, `sum` and `len`, and of which it otherwise
+A *private list* is one that a function makes, appends to, hands to `stack`, `cat`, `sum`, `tensor` and `len`, and of which it otherwise
 reads the first and the last item alone.  It need not hold its items one by one (capture/stacked_items.py)."""
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ __all__ = [
     "OUTLINED",
     "OUTLINED_LOOP",
     "UNBOUND",
+    "ListGrowth",
     "LoopNames",
     "PlainIf",
     "PlainTry",
@@ -219,10 +220,10 @@ def may_leave_by(node: ast.AST, how: type[ast.stmt] | tuple[type[ast.stmt], ...]
 
 
 def joined_list(node: ast.Call) -> str | None:
-    """The variable that a call hands to something named `stack`, `cat`, `sum` or `len`, or of which it joins the items
+    """The variable that a call hands to something named `stack`, `cat`, `sum`, `tensor` or `len`, or of which it joins the items
     backwards, `stack(name[::-1])`, or all but some at the ends, `stack(name[1:])`; None for any other call."""
     function = node.func.id if isinstance(node.func, ast.Name) else node.func.attr if isinstance(node.func, ast.Attribute) else ""
-    if not (function in JOINING or function == "len") or not node.args:
+    if function not in (*JOINING, "tensor", "len") or not node.args:
         return None
     found = _sliced(node.args[0]) or node.args[0]
     return found.id if isinstance(found, ast.Name) else None
