@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracejit.capture.stacked_items import StackedItems
+from tracejit.capture.stacked_items import StackedItems, unstack
 from tracejit.core.dtypes import bool_
 from tracejit.core.op import REGISTRY
 from tracejit.ops.movement.copies import stack
@@ -66,8 +66,11 @@ class AppendedItems:
         parts: list[list[tuple[Tensor, Tensor | None]]] = [[] for _ in self.before]
         for k, items, has in self._split(rows):
             parts[k].append((items, has))
-        stacked = [self._stacked(k, part) if part else [] for k, part in enumerate(parts)]
-        return [[*before, *more] for before, more in zip(self.before, stacked, strict=True)]
+        result = [[*before, *(self._stacked(k, parts[k]) if parts[k] else ())] for k, before in enumerate(self.before)]
+        for items, (is_private, _) in zip(result, self._run.lists, strict=True):
+            if not is_private:
+                unstack(items, self._run.recorder)
+        return result
 
     def plain(self) -> list[list[Any]]:
         """The items so far, where the recording has stopped."""

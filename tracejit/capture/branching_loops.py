@@ -109,19 +109,19 @@ def run_outlined_loop(
     pattern: Any,
     header: tuple[Any, ...],
     values: tuple[Any, ...],
-    joined: tuple[bool, ...],
+    lists: tuple[tuple[bool, bool], ...],
 ) -> tuple[int, Any]:
     """Run an outlined loop.
 
     interpreter: None where nothing is recorded.  step: the function of the step.  pattern, header: of what a `for` loop goes over
-    (step_elements.py), or WHILE and ().  values: of the live-in variables.  joined: for each list that gets items,
-    whether nothing but `stack` and the like looks at them.  Returns (how the loop has ended, what the live-out variables hold, then
-    the items of each list as a list), or (RETURNS, the result)."""
+    (step_elements.py), or WHILE and ().  values: of the live-in variables.  lists: for each
+    of those that get items, whether it is private (syntax/loops.py), and whether it is that and nothing reads an item.  Returns (how the
+    loop has ended, what the live-out variables hold, then the items of each list as a list), or (RETURNS, the result)."""
     variables = dict(zip(loop.live_ins, values, strict=True))
     if interpreter is None:
         return run_steps(loop, step, plain_elements(pattern, header), variables)
     recorder = interpreter.recorder
-    run = LoopRun(interpreter, loop, step, variables, joined)
+    run = LoopRun(interpreter, loop, step, variables, lists)
     recorder.native_depth += 1  # Python code that runs from here on is not the program's, but for steps
     try:
         if run.begin(pattern, header) and run.is_worth_a_node():
@@ -147,10 +147,10 @@ class LoopRun:
         loop: OutlinedLoop,
         step: FunctionType,
         variables: dict[str, Any],
-        joined: tuple[bool, ...],
+        lists: tuple[tuple[bool, bool], ...],
     ) -> None:
         self.interpreter, self.recorder = interpreter, interpreter.recorder
-        self.loop, self.function, self.joined = loop, step, joined
+        self.loop, self.function, self.lists = loop, step, lists
         self.variables = variables
         self.line = user_line()
         self.elements: Elements | None = None
@@ -164,7 +164,7 @@ class LoopRun:
 
     def is_held(self, k: int) -> bool:
         """Whether it matters which objects the items of a list are."""
-        return not self.joined[k] and self.tree.item_kinds[k][1] is Tensor
+        return not self.lists[k][1] and self.tree.item_kinds[k][1] is Tensor
 
     def step(self, *given: Any) -> Any:
         """Run the step in Python."""

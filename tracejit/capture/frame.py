@@ -549,20 +549,18 @@ class CaptureFrame:
 
     # -- outlined loops (branching_loops.py)
     def outlined_loop(
-        self, number: int, pattern: Any, header: tuple[Any, ...], values: tuple[Any, ...], joined: tuple[bool, ...]
+        self, number: int, pattern: Any, header: tuple[Any, ...], values: tuple[Any, ...], lists: tuple[tuple[bool, bool], ...]
     ) -> tuple[int, Any]:
         """Run the loop of this number.  The arguments and the result are those of `run_outlined_loop`."""
         recorder = active()
         loop, step = self._loops[number]
         interpreter = None if recorder is None else recorder.interpreter
-        result = run_outlined_loop(interpreter, loop, step, pattern, header, values, joined)
+        result = run_outlined_loop(interpreter, loop, step, pattern, header, values, lists)
         recorder = active()
         return result if recorder is None else recorder.mark_created(result)
 
-    def extend_list(self, owner: list[Any], items: list[Any], is_private: bool) -> None:
+    def extend_list(self, owner: list[Any], items: list[Any]) -> None:
         """Put what the steps of an outlined loop have appended into a list of the function."""
-        if not is_private:
-            unstack(items, active())
         owner.extend(items)
 
     def unpack(self, value: Any, pattern: UnpackPattern) -> Any:
@@ -678,7 +676,7 @@ _NOT_ISOLATED = frozenset({
     # Its own errors are those of the steps that it calls (branching_loops.py).
     "outlined_loop",
     # They call no handlers.
-    "slice", "materialised", "is_sum", "add_to_sum", "reverse_items", "loop_exit_values", "is_unbound",
+    "slice", "materialised", "is_sum", "add_to_sum", "reverse_items", "loop_exit_values", "is_unbound", "extend_list",
 })  # fmt: skip
 _ENTRY_POINTS = frozenset(name for name, method in vars(CaptureFrame).items() if callable(method) and not name.startswith("_"))
 assert _NOT_ISOLATED <= _ENTRY_POINTS, f"no entry points: {sorted(_NOT_ISOLATED - _ENTRY_POINTS)}"

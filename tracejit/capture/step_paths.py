@@ -200,7 +200,7 @@ def describe_path(
     if not _only_computes(run, outer):
         raise Refused("a step does more than compute: it changes something outside, or calls what is not in the program")
     passing = [slot.key[0] == "variable" and slot.key[1] not in run.loop.read_after for slot, _ in left]
-    joined = [is_joined for column, is_joined in zip(appended, run.joined, strict=False) for _ in column]
+    joined = [is_joined for column, (_, is_joined) in zip(appended, run.lists, strict=False) for _ in column]
     path = _Path(run, begin, live_ins, ends, rows, passing, joined)
     for x in (*ends, *rows):
         if any((x if x._base is None else x._base) is y for y in run.states.values()):

@@ -60,7 +60,9 @@ from tracejit.capture.syntax.scopes import bound_names, declared_names
 from tracejit.capture.syntax.tree_walk import children, walk
 from tracejit.core.weak_table import WeakTable
 
-__all__ = ["NO_STEP", "STRICT_ZIP", "WAYS", "WHILE", "OutlinedFunction", "OutlinedLoop", "convert_outlined", "is_step"]
+__all__ = [
+    "NO_STEP", "STRICT_ZIP", "WAYS", "WHILE", "OutlinedFunction", "OutlinedLoop", "convert_outlined", "is_step",
+]  # fmt: skip
 
 WAYS: Final = ("continues", "breaks", "returns")
 """What a step returns for the ways in which it ends: texts, which are part of a path, and no numbers that it computes."""
@@ -337,7 +339,7 @@ class _Loop:
         pattern, parts = (WHILE, []) if isinstance(loop, ast.While) else _pattern(loop.iter)
         header = ast.Tuple(parts, ast.Load())
         values = ast.Tuple([ast.Name(x, ast.Load()) for x in given], ast.Load())
-        names = ast.Tuple([ast.Constant(x) for x in items], ast.Load())
+        names = ast.Tuple([ast.Constant(x) for x in items.values()], ast.Load())
         arguments = [ast.Constant(number), ast.Constant(pattern), header, values, names]
         call = ast.Call(ast.Name(OUTLINED_LOOP, ast.Load()), arguments, [])
         pair = ast.Tuple([ast.Name(_WAY, ast.Store()), ast.Name(_VALUES, ast.Store())], ast.Store())
