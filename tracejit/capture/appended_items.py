@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.stacked_items import StackedItems, unstack
 from tracejit.core.dtypes import bool_
 from tracejit.core.op import REGISTRY
@@ -81,7 +82,7 @@ class AppendedItems:
             found = [[wrap(x) for step in self.steps for x in step[k]] for k in range(len(self.before))]
         kinds = {k: holds for k, (_, holds) in run.tree.item_kinds.items()} if self.steps else {}
         return [
-            [*before, *[x if kinds[k] is Tensor else kinds[k](x._array) for x in more]]
+            [*map(run.recorder.stands_for, map(plain, before)), *[x if kinds[k] is Tensor else kinds[k](x._array) for x in more]]
             for k, (before, more) in enumerate(zip(self.before, found, strict=True))
         ]
 

@@ -383,15 +383,19 @@ class LoopRun:
     def _record_step(self) -> tuple[int, Any] | None:
         """Make a step in Python, and add its path.  Returns what `_after` does."""
         interpreter, recorder = self.interpreter, self.recorder
-        self._store_states()
-        outer = RecordingPoint.of(interpreter)
-        guarded = recorder.numbers_guarded()
-        states = {id(x): interpreter.values[id(x)] for x in (*self._drawn_from(), *self.states.values())}
-        stand_ins = self._stand_ins()
-        begin = RecordingPoint.of(interpreter)
-        live_ins = [interpreter.values[id(x)] for x in stand_ins]
-        before = reachable(recorder, self.function, self.fixed.values())
-        given = self._arguments(stand_ins)
+        try:
+            self._store_states()
+            outer = RecordingPoint.of(interpreter)
+            guarded = recorder.numbers_guarded()
+            states = {id(x): interpreter.values[id(x)] for x in (*self._drawn_from(), *self.states.values())}
+            stand_ins = self._stand_ins()
+            begin = RecordingPoint.of(interpreter)
+            live_ins = [interpreter.values[id(x)] for x in stand_ins]
+            before = reachable(recorder, self.function, self.fixed.values())
+            given = self._arguments(stand_ins)
+        except Exception as error:
+            stop_for_defect(recorder, error)
+            return self._steps_in_python(self._remaining(done=False))
         asked_before, interpreter.asked_for_grad = interpreter.asked_for_grad, False
         around, interpreter.contents_before = interpreter.contents_before, self.contents_before
         before_write, interpreter.before_write = interpreter.before_write, self.tape.before_write
@@ -819,6 +823,9 @@ class LoopRun:
             if type(container) in (list, dict):
                 self._original(container, originals, seen)
         values = self._original(values, originals, seen)
+        if way != RETURNS:
+            left = len(self.loop.live_outs)
+            values = (*values[:left], *[tuple(map(plain, appended)) for appended in values[left:]])
         return self._steps_in_python(self._remaining(), (way, values))
 
     def _hand_over_state(self, stand_in: Tensor, k: int) -> None:

@@ -18,7 +18,7 @@ from types import CellType
 from typing import Any
 
 from tracejit.capture.branching_loops import run_outlined_loop
-from tracejit.capture.call_sites import calling_frame
+from tracejit.capture.call_sites import calling_frame, instrumented_frames
 from tracejit.capture.defects import EAGER, isolate_entry_points, isolated_function
 from tracejit.capture.handlers.base import ABSENT
 from tracejit.capture.handlers.iteration import UnpackPattern
@@ -38,7 +38,7 @@ from tracejit.capture.iteration_space import is_unbind_function
 from tracejit.capture.loop_headers import materialised
 from tracejit.capture.loop_recogniser import UNBOUND, LoopRecogniser
 from tracejit.capture.policies import BINARY, C_CALLABLES, IN_PLACE, SWAPPED, UNARY, is_a, is_python_class, is_user_instance
-from tracejit.capture.stacked_items import StackedItems, has_stacked, join_items, reversed_items, unstack
+from tracejit.capture.stacked_items import StackedItems, has_stacked, join_items, may_leave, reversed_items, unstack
 from tracejit.capture.syntax.loops import LoopNames
 from tracejit.capture.syntax.outlined_loops import OutlinedLoop
 from tracejit.capture.tracebacks import without_handlers
@@ -562,6 +562,16 @@ class CaptureFrame:
     def extend_list(self, owner: list[Any], items: list[Any]) -> None:
         """Put what the steps of an outlined loop have appended into a list of the function."""
         owner.extend(items)
+
+    def returned_list(self, items: Any) -> Any:
+        """A private list that the function returns.  Only where that is the result of the call may rows stay rows."""
+        recorder = active()
+        if has_stacked(items):
+            if recorder is None or len([*instrumented_frames()]) > 1 or not may_leave(items):
+                unstack(items, recorder)
+            else:
+                recorder.stacked_lists.append(items)
+        return items
 
     def unpack(self, value: Any, pattern: UnpackPattern) -> Any:
         recorder = active()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
     from tracejit.capture.tensors import RecordingInterpreter
 
-__all__ = ["StackedItems", "has_stacked", "join_items", "reversed_items", "unstack"]
+__all__ = ["StackedItems", "has_stacked", "join_items", "may_leave", "reversed_items", "unstack"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,6 +100,11 @@ def reversed_items(recorder: Recorder | None, items: list[Any]) -> list[Any]:
         ]
     finally:
         state.grad_enabled = grad_enabled
+
+
+def may_leave(items: list[Any]) -> bool:
+    """Whether each call may make items of rows after the program: no gradient goes through them."""
+    return not any(type(x) is StackedItems and x.rows.requires_grad for x in items)
 
 
 def unstack(items: list[Any], recorder: Recorder | None) -> None:

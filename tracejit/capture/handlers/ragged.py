@@ -201,6 +201,16 @@ class RaggedHandlers(Handlers):
         if rows is not None and rows.slice is not None:
             self.guard_size(tensor)
 
+    def deferred_rows(self, tensor: Tensor) -> RaggedRows | None:
+        """The rows of a ragged tensor that escapes, if each call may select them after the program, however many there are: no gradient
+        goes through it, nothing shares its memory, and its size is not guarded."""
+        rows = self.rows_of(tensor) if self._rows and self._is_on and id(tensor) in self._rows else None
+        if rows is None or rows.owner is not tensor or tensor._requires_grad or id(rows.indices) in self._seen:
+            return None
+        is_bare = type(tensor) is Tensor and not (tensor._hooks or vars(tensor) or tensor._grad is not None)
+        is_shared = any(other.owner is tensor for other in self._rows.values() if other is not rows) or self._has_view(tensor)
+        return rows if is_bare and not is_shared else None
+
     def size(self, tensor: Any, dim: int) -> Any:
         """`tensor.shape[dim]` of a ragged tensor; ABSENT for other tensors.  The program computes the number of rows."""
         rows = None if self.recorder.stopped else self.rows_of(tensor)

@@ -29,6 +29,7 @@ from tracejit.capture.syntax.loops import (
     positions,
     private_lists,
     reads_end,
+    returned_lists,
     reversed_list_name,
     use_counts,
     without_ends,
@@ -113,6 +114,9 @@ class ExpressionRewriter(ast.NodeTransformer):
             for call in walk(node)
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == EXTENDED_LIST
         }
+        returned = returned_lists(node, {x for x in self.extended.values() if self.mangle(x) in self.local - self.captured})
+        self.returned_names = {*[x for uses in returned.values() for x in uses]}
+        self.lists |= returned.keys()
         self.uses = use_counts(node)
         # "Recognised loops" have a LoopRecogniser in a variable of the instrumented code, "the variable of the loop" below.
         self.joining: set[ast.Call] = set()  # calls that join the list of a comprehension that has become a loop before them
@@ -179,6 +183,8 @@ class ExpressionRewriter(ast.NodeTransformer):
             loop, counter, ahead = self.computed_with[node]
             arguments = [ast.Name(loop, ast.Load()), ast.Constant(self.mangle(counter)), ast.Constant(ahead)]
             return self.located(self.entry_point("number_of_step", *arguments, node), node)
+        if node in self.returned_names:
+            return self.located(self.entry_point("returned_list", node), node)
         if name in self.local or any(name in names for names in self.comprehension_names):
             return self.located(self.entry_point("starred", node), node) if node.id in self.gathered else node
         if name in _FRAME_NAMES:
