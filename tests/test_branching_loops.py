@@ -86,7 +86,7 @@ def test_what_is_outlined_in_vain_runs_in_pieces() -> None:
         for _ in range(steps):
             x = x + T.rand(()) - 0.5
             if x > 0.5:
-                path.append(x)
+                path.insert(0, x)
                 x = x - 1
         return x, len(path)
 
@@ -485,11 +485,11 @@ def appended_outside(x: Any, steps: int) -> Any:
     return x
 
 
-def appended_in_a_branch(x: Any, steps: int) -> Any:
+def put_in_front(x: Any, steps: int) -> Any:
     seen = []
     for _ in range(steps):
         if x.sum() > 1:
-            seen.append(x)
+            seen.insert(0, x)
         x = x * 0.5 if x.sum() > 1 else x + 1
     return x, len(seen)
 
@@ -692,7 +692,7 @@ REFUSED: dict[Any, str] = {
     several_results: "gives several tensors",
     attribute: "a step changes what it has not made",
     appended_outside: "a step changes what it has not made",
-    appended_in_a_branch: "a step changes what it has not made",
+    put_in_front: "a step changes what it has not made",
     item_of_a_dictionary: "a step changes what it has not made",
     texts: "'last' is another str after each step",
     shapes: "'x' holds other kinds of things after some steps",

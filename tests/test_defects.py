@@ -174,6 +174,17 @@ def _truths_as_a_list():
     return fn, [lambda f: f(T.ones(2))] * 2, None
 
 
+def _list_that_some_steps_append_to():
+    def fn(xs):
+        kept = []
+        for x in xs:
+            if x > 0:
+                kept.append(x * 2)
+        return kept
+
+    return fn, [lambda f, k=k: f((T.arange(100.0) * k).sin()) for k in range(1, 6)], None
+
+
 OWN = {
     "turned and cut": _turned_and_cut,
     "rows taken apart": _rows_taken_apart,
@@ -184,6 +195,7 @@ OWN = {
     "lock that is entered": _lock_that_is_entered,
     "file that is opened": _file_that_is_opened(_lines),
     "truths as a list": _truths_as_a_list,
+    "list that some steps append to": _list_that_some_steps_append_to,
 }
 
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from tracejit.capture.frame import CaptureFrame
 from tracejit.capture.syntax.convert import CAPTURE
-from tracejit.capture.syntax.outlined_loops import OutlinedFunction, OutlinedLoop, convert_outlined, is_step
+from tracejit.capture.syntax.locate import locate
+from tracejit.capture.syntax.outlined_loops import OutlinedFunction, OutlinedLoop, _Loop, convert_outlined, is_step
 
 _files = itertools.count()
 
@@ -161,7 +162,7 @@ def test_the_variable_of_the_loop_is_left_if_it_is_read_after_the_loop() -> None
 
 
 # -- items
-def test_an_item_that_each_step_appends_is_returned_by_the_step() -> None:
+def test_items_that_steps_append_are_returned_by_the_step() -> None:
     (loop,) = loops_of("""
 def f(xs, h):
     seen, others = [], []
@@ -173,19 +174,17 @@ def f(xs, h):
     return seen, others
 """)
     assert (loop.live_ins, loop.live_outs, loop.items) == (("h",), ("h",), 2)
-    assert FunctionType(loop.code, {})(3, 1) == ("continues", (4, 4, 12))
+    assert FunctionType(loop.code, {})(3, 1) == ("continues", (4, (4,), (12,)))
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        "seen.append(x); y = len(seen)",
         "seen.append(seen)",
-        "if x > 0: seen.append(x)",
-        "seen.append(x); seen.append(x)",
-        "seen.append(x)\n        if x > 5: break",
-        "seen.append(x)\n        if x > 5: continue",
         "seen.append(x)\n        if x > 5: return seen",
+        "seen.append(x); y = seen[-1]",
+        "seen.append(x)\n        if seen: y = 1",
+        "for y in range(2): seen.append(x)",
         "seen.insert(0, x)",
         "y = seen.append(x)",
     ],
@@ -195,10 +194,76 @@ def test_a_list_that_a_step_does_more_with_is_a_variable_of_the_step(body: str) 
     assert loop.items == 0 and "seen" in loop.live_ins
 
 
-@pytest.mark.parametrize("before", ["seen = given", "seen = []; seen.append(0)", "seen = []; other = seen"])
-def test_a_list_that_something_looks_at_before_the_loop_is_a_variable_of_the_step(before: str) -> None:
+@pytest.mark.parametrize(
+    ("body", "given", "returned"),
+    [
+        ("if x > 0: seen.append(x)", (3,), (3,)),
+        ("if x > 0: seen.append(x)", (-3,), ()),
+        ("seen.append(x); seen += [x * 2]", (3,), (3, 6)),
+        ("seen = seen + [x]", (3,), (3,)),
+        ("seen.append(x)\n        if x > 5: break", (9,), (9,)),
+        ("if x > 5: continue\n        seen.append(x)", (9,), ()),
+    ],
+)
+def test_a_step_returns_the_items_that_its_path_appends(body: str, given: Any, returned: Any) -> None:
+    (loop,) = loops_of(f"def f(xs):\n    seen = []\n    for x in xs:\n        {body}\n    return seen\n")
+    assert loop.items == 1 and "seen" not in loop.live_ins
+    assert FunctionType(loop.code, {})(*given)[1][-1] == returned
+
+
+def test_the_length_of_a_list_that_steps_append_to_is_a_variable_of_the_step() -> None:
+    text = (
+        "def f(n):\n    a, b = [], [0]\n    while len(b) < n:\n        a.append(1)\n        b.append(len(b))\n    return a, b\n"
+    )
+    (loop,) = loops_of(text)
+    assert (loop.items, loop.measured, loop.live_ins[1:]) == (2, {1}, ("n",)) and loop.live_ins[0].startswith(
+        "__outlined_length_"
+    )
+    assert FunctionType(loop.code, {})(1, 5) == ("continues", (2, (1,), (1,)))
+    assert FunctionType(loop.code, {})(5, 5) == ("breaks", (5, (), ()))
+
+
+@pytest.mark.parametrize("text", ["len = max\n    ", "", "import len\n    "])
+def test_where_len_may_be_another_function_the_list_is_a_variable_of_the_step(text: str) -> None:
+    function = defined(f"def f(n):\n    {text}a = []\n    while len(a) < n: a.append(1)\n    return a\n", len=min)
+    found = outlined(function)
+    assert found is not None and found.loops[0].items == 0
+    del function.__globals__["len"]
+    found = outlined(function)
+    assert found is not None and found.loops[0].items == (not text)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "seen = given",
+        "seen = []; other = seen",
+        "seen = []; seen = given",
+        "if given: seen = []",
+        "seen = []; other = stack(seen)",
+        "seen = []; other = lambda: seen",
+        "seen = []; other = (len(seen) for _ in given)",
+        "given = []; seen = [given, given]; import seen",
+    ],
+)
+def test_a_list_that_something_else_may_reach_is_a_variable_of_the_step(before: str) -> None:
     (loop,) = loops_of(f"def f(xs, given):\n    {before}\n    for x in xs:\n        seen.append(x)\n    return seen\n")
     assert loop.items == 0
+
+
+@pytest.mark.parametrize("before", ["seen = []; seen.append(0)", "seen = [0]; last = seen[-1]", "seen = []; n = len(seen)"])
+def test_a_list_that_has_items_before_the_loop_is_no_variable_of_the_step(before: str) -> None:
+    (loop,) = loops_of(f"def f(xs, given):\n    {before}\n    for x in xs:\n        seen.append(x)\n    return seen\n")
+    assert loop.items == 1
+
+
+@pytest.mark.parametrize(("after", "items"), [("other = seen", 0), ("seen.append(0)", 1), ("n = len(seen)", 1)])
+def test_in_a_loop_around_what_follows_the_loop_comes_before_it_too(after: str, items: int) -> None:
+    text = "def f(xs):\n    seen = []\n    while True:\n        yield_ = 0\n        for x in xs:\n            seen.append(x)\n        {}\n"
+    function = defined(text.format(after))
+    located = locate(function.__code__, function.__globals__)
+    inner = located.node.body[1].body[1]
+    assert len(_Loop(function.__code__, located, {}, inner, True)._grown_lists()) == items
 
 
 # -- which loops
@@ -403,6 +468,39 @@ def f(xs):
     return a, b
 """,
         [[1, 2, 3], []],
+    ),
+    "items of some steps": (
+        """
+def f(xs):
+    a, b = [7], []
+    for x in xs:
+        if x == 3:
+            continue
+        b.append(len(a))
+        if x > 1:
+            a.append(x)
+            a += [x, x]
+        elif x < 0:
+            b = b + [x]
+            break
+        b.append(x)
+    else:
+        a.append(0)
+    return a, b, len(a)
+""",
+        [[1, 2, 3, 4], [], [1, -1, 2], [2, 3, 3, 2]],
+    ),
+    "items until a list is long": (
+        """
+def f(xs):
+    a, k = [], 0
+    while len(a) < len(xs):
+        k += 1
+        if k % 3:
+            a.append(k)
+    return a, k
+""",
+        [[1, 2, 3, 4], []],
     ),
     "the items of a nested loop": (
         """

@@ -12,8 +12,8 @@ Then each step is a call of a function:
 4. After the last step one node is appended, which stands for all steps.  Guards follow it: how the loop has ended, and which
    variables hold which objects.
 
-A step may do nothing but compute, read, draw, and append an item to a list; it has to leave tensors of the kind that it was given,
-numbers, and tuples of such.  A first step that leaves other kinds (`best = None` before the loop) stays outside of the node.
+A step may do nothing but compute, read, draw, and append items to lists (appended_items.py); it has to leave tensors of the kind that
+it was given, numbers, and tuples of such.  A first step that leaves other kinds (`best = None` before the loop) stays outside of the node.
 Where a step does anything else, the recording stops with the reason, and the rest of the call is as in eager mode.  The rest of that
 step still finds stand-ins in its variables, on the memory of what they stand for; what follows finds what they stand for.
 
@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from tracejit.capture.appended_items import AppendedItems
 from tracejit.capture.call_sites import user_line
 from tracejit.capture.defects import stop_for_defect
 from tracejit.capture.handlers.stand_ins import plain
@@ -49,7 +50,6 @@ from tracejit.capture.path_tree import (
     requires_grad,
 )
 from tracejit.capture.python_steps import elements_without_end, plain_elements, run_steps
-from tracejit.capture.stacked_items import StackedItems
 from tracejit.capture.step_elements import Elements, header_value, step_elements
 from tracejit.capture.step_paths import (
     HOLDS_STATE,
@@ -110,19 +110,19 @@ def run_outlined_loop(
     pattern: Any,
     header: tuple[Any, ...],
     values: tuple[Any, ...],
-    joined: tuple[bool, ...],
+    lists: tuple[tuple[bool, bool], ...],
 ) -> tuple[int, Any]:
     """Run an outlined loop.
 
     interpreter: None where nothing is recorded.  step: the function of the step.  pattern, header: of what a `for` loop goes over
-    (step_elements.py), or WHILE and ().  values: of the live-in variables.  joined: for each list that gets items,
-    whether nothing but `stack` and the like looks at them.  Returns (how the loop has ended, what the live-out variables hold, then
-    the items of each list as a list), or (RETURNS, the result)."""
+    (step_elements.py), or WHILE and ().  values: of the live-in variables.  lists: for each
+    of those that get items, whether it is private (syntax/loops.py), and whether it is that and nothing reads an item.  Returns (how the
+    loop has ended, what the live-out variables hold, then the items of each list as a list), or (RETURNS, the result)."""
     variables = dict(zip(loop.live_ins, values, strict=True))
     if interpreter is None:
         return run_steps(loop, step, plain_elements(pattern, header), variables)
     recorder = interpreter.recorder
-    run = LoopRun(interpreter, loop, step, variables, joined)
+    run = LoopRun(interpreter, loop, step, variables, lists)
     recorder.native_depth += 1  # Python code that runs from here on is not the program's, but for steps
     try:
         if run.begin(pattern, header) and run.is_worth_a_node():
@@ -148,10 +148,10 @@ class LoopRun:
         loop: OutlinedLoop,
         step: FunctionType,
         variables: dict[str, Any],
-        joined: tuple[bool, ...],
+        lists: tuple[tuple[bool, bool], ...],
     ) -> None:
         self.interpreter, self.recorder = interpreter, interpreter.recorder
-        self.loop, self.function, self.joined = loop, step, joined
+        self.loop, self.function, self.lists = loop, step, lists
         self.variables = variables
         self.line = user_line()
         self.elements: Elements | None = None
@@ -161,7 +161,11 @@ class LoopRun:
         self.carried: dict[str, Carried] = {}  # by variables; empty until all slots are filled
         self.depth = self.recorder.native_depth
         self.is_nested = interpreter.loops_around > 0
-        self.items: list[list[np.ndarray[Any, Any]]] = [[] for _ in range(loop.items)]
+        self.items = AppendedItems(self)
+
+    def is_held(self, k: int) -> bool:
+        """Whether it matters which objects the items of a list are."""
+        return not self.lists[k][1] and self.tree.item_kinds[k][1] is Tensor
 
     def step(self, *given: Any) -> Any:
         """Run the step in Python."""
@@ -369,15 +373,8 @@ class LoopRun:
         self.arrays = [results[LIVE_IN, k] for k in slots]
         self.objects = [int(results[identity(k)]) if self.tree.is_object(k) else -1 for k in slots]
         self.grads = [bool(results.get(requires_grad(k), self.tree.slots[k].requires_grad)) for k in slots]
-        for column, row in zip(self.items, outputs[len(carried) :], strict=True):
-            column.append(row)
+        self.items.steps.append(self.items.of_step(outputs[len(carried) :]))
         return CONTINUES if self.tree.is_counted else int(results[WAY])
-
-    def _items_so_far(self) -> list[list[Tensor]]:
-        """The items for each list, where the recording has stopped."""
-        if any(self.items) and self.tree.has_gradients and self.body is not None and self.body[0].requires_grad:
-            return self.tape.items()
-        return [[wrap(x) for x in column] for column in self.items]
 
     def _first_object(self) -> int:
         """The number of the first object that the step makes."""
@@ -391,15 +388,19 @@ class LoopRun:
     def _record_step(self) -> tuple[int, Any] | None:
         """Make a step in Python, and add its path.  Returns what `_after` does."""
         interpreter, recorder = self.interpreter, self.recorder
-        self._store_states()
-        outer = RecordingPoint.of(interpreter)
-        guarded = recorder.numbers_guarded()
-        states = {id(x): interpreter.values[id(x)] for x in (*self._drawn_from(), *self.states.values())}
-        stand_ins = self._stand_ins()
-        begin = RecordingPoint.of(interpreter)
-        live_ins = [interpreter.values[id(x)] for x in stand_ins]
-        before = reachable(recorder, self.function, self.fixed.values())
-        given = self._arguments(stand_ins)
+        try:
+            self._store_states()
+            outer = RecordingPoint.of(interpreter)
+            guarded = recorder.numbers_guarded()
+            states = {id(x): interpreter.values[id(x)] for x in (*self._drawn_from(), *self.states.values())}
+            stand_ins = self._stand_ins()
+            begin = RecordingPoint.of(interpreter)
+            live_ins = [interpreter.values[id(x)] for x in stand_ins]
+            before = reachable(recorder, self.function, self.fixed.values())
+            given = self._arguments(stand_ins)
+        except Exception as error:
+            stop_for_defect(recorder, error)
+            return self._steps_in_python(self._remaining(done=False))
         asked_before, interpreter.asked_for_grad = interpreter.asked_for_grad, False
         around, interpreter.contents_before = interpreter.contents_before, self.contents_before
         before_write, interpreter.before_write = interpreter.before_write, self.tape.before_write
@@ -422,7 +423,7 @@ class LoopRun:
             if isinstance(before, str):
                 raise Refused(before)
             outcome = describe_path(self, outer, begin, live_ins, way, values, before)
-            may_stay = not self.made and self.first < _MOST_FIRST and way == CONTINUES and not self.loop.items
+            may_stay = not self.made and self.first < _MOST_FIRST and way == CONTINUES
             if may_stay and (outcome.changes or self._reads_twice(outcome)):
                 return self._stay_outside(stand_ins, live_ins, values)
             if outcome.changes:
@@ -491,7 +492,7 @@ class LoopRun:
         """What a step is given of a slot."""
         holds = self.tree.slots[k].holds
         if holds is bool:
-            return self._take(stand_in)
+            return self.take(stand_in)
         if holds in NUMBERS:
             return self.recorder.extracted_numbers.define_element(stand_in, holds(self.arrays[k]))
         return stand_in
@@ -520,13 +521,16 @@ class LoopRun:
             why = insert()
         if why:
             raise Refused(why)
+        if self.tree.shows_item([k for k in self.tree.item_kinds if self.is_held(k)]):
+            raise Refused("an item of a list that is more than joined is a variable, too")
+        if self.is_nested and not all(map(self.tree.is_full, self.tree.columns)):
+            raise Refused("some steps append to a list, or values decide how many steps do, in a loop in a loop")
         _, graph, places = self.tree.body()
-        if self.tree.is_counted and self.count is None:
-            raise NoBody("it appends items to a list, and values decide how many steps it has")
         interpreter.path_nodes += len(graph.nodes)
         if interpreter.path_nodes > _MOST_NODES:
             raise Refused("there are too many paths, or they are too long")
         self.runner, self.body = Runner(graph), (graph, places, self.tree.carried())
+        self.items.set_columns(self.tree)
         if self.tree.has_gradients:
             self.outside.update({v: outside_value(interpreter, v) for v in self.tree.shared if v not in self.outside})
 
@@ -575,8 +579,8 @@ class LoopRun:
                 self.objects[k] = self._first_object() + first.setdefault(place, k) if self.tree.is_object(k) else -1
         if self.trips is not None:
             self.arrays[0] = np.array(int(arrays[0]) + self.trips.step)
-        for column, row in zip(self.items, outcome.rows, strict=True):
-            column.append(row)
+        none: list[Any] = [[] for _ in self.items.before]
+        self.items.steps.append([*outcome.items, *none[len(outcome.items) :]])
 
     def _stay_outside(
         self, stand_ins: Sequence[Tensor], live_ins: Sequence[int], values: Sequence[Any]
@@ -606,12 +610,15 @@ class LoopRun:
             tree = record.tree.with_shared(lambda value: known.get(value, value))
             interpreter.path_trees[v] = replace(record, tree=tree, starts=starts)
         originals = {id(x): self.begun[j] for x, j in zip(stand_ins, self.begun_objects, strict=False) if j in self.begun}
-        left = [_replaced(x, originals) for x in values]
+        given = [_replaced(x, originals) for x in values]
+        left, appended = given[: len(self.loop.live_outs)], given[len(self.loop.live_outs) :]
         self.variables = {**self.variables, **dict(zip(self.loop.live_outs, left, strict=True))}
+        for column, more in zip(self.items.before, appended, strict=True):
+            column.extend(more)
         if self.trips is not None:
             self.element = self.recorder.operators.binary("+", self.element, self.trips.step)
         if not self._has_step():
-            return CONTINUES, tuple(left)
+            return CONTINUES, self.recorder.mark_created((*left, *self.items.lists([])))
         self._fill_slots()
         return None
 
@@ -649,14 +656,15 @@ class LoopRun:
         given = {x: self._entered_value(x) for x in carried}
         operands = [given[x] if x in given else self._without_gradient(tree.shared[x[1]]) for x in places]
         attributes: dict[str, Any] = {"body": Body(graph), "carried": len(carried)}
-        if tree.is_counted:
-            attributes.update(sliced=0, count=self.made, reverse=False)
+        room = self._room()
+        if room is not None:
+            attributes.update(sliced=0, count=room, reverse=False)
         ends = {GO: np.array(False), WAY: np.array(way), BASE: np.array(0)}
         results = [
             wrap(np.array(self.arrays[x[1]] if x[0] == LIVE_IN else self.objects[x[1]] if x not in ends else ends[x]))
             for x in carried
         ]
-        rows = [wrap(np.stack(column)) for column in self.items]
+        rows = self.items.rows(tree, self.made if room is None else room)
         named = tuple(sorted(attributes.items()))
         node = interpreter._append(op, (), tuple(operands), named, (*results, *rows), interpreter._line())
         interpreter.evaluated[node.outputs[0]] = False
@@ -671,28 +679,32 @@ class LoopRun:
         values = [x for k, slot in enumerate(tree.slots) if slot.requires_grad and (x := self._entered_number(k)) is not None]
         if len({*values}) < len(values) or not {*tree.shared}.isdisjoint(values):
             raise Refused("it is given one tensor that requires grad twice")
-        count = self.made if tree.is_counted else room_for(self.made)
         entered = [self.entered_tensor(x) for x in carried]
         shared = [self.outside[tree.shared[x[1]]] for x in places[len(carried) :]]
         for tensor in self.states.values():  # the loop is evaluated, from what they were before it
             tensor._array[...] = self.states_before[id(tensor)]
         try:
-            results = emit_loop(graph, entered, (), shared, count, False, of_paths=True)
+            results = emit_loop(graph, entered, (), shared, self._room(), False, of_paths=True)
         finally:
             self._store_states()
-        at = dict(zip(carried, results.ends, strict=True))
-        if not tree.is_counted:
-            self._take(at[GO])
-        return self._after_node(way, at, results.collected)
+        return self._after_node(way, dict(zip(carried, results.ends, strict=True)), results.collected)
+
+    def _room(self) -> int | None:
+        """How many steps the node has room for; None where it keeps nothing of them."""
+        if self.tree.is_bounded:
+            return room_for(self.made) if self.count is None else min(self.count, room_for(self.made))
+        return self.made if self.tree.is_counted else None
 
     def _after_node(self, way: int, at: dict[StepValue, Tensor], rows: Sequence[Tensor]) -> tuple[int, Any]:
         """Append guards on how the steps have ended, and what they have written.  at: what the loop carries in the end.  Returns the
         result of the loop."""
         interpreter, tree = self.interpreter, self.tree
+        if tree.is_bounded:
+            self.take(at[GO])
         if not tree.is_counted:
-            self._take(at[WAY])
+            self.take(at[WAY])
         for k in tree.changing_grad():
-            self._take(at[requires_grad(k)])
+            self.take(at[requires_grad(k)])
         for k, x in self.states.items():
             write = REGISTRY["write"]
             operands = [interpreter.values[id(x)], interpreter.values[id(at[LIVE_IN, k])]]
@@ -728,7 +740,7 @@ class LoopRun:
             value = self.begun_objects[place[1]]
         return REGISTRY["full"](bool(value) if place == GO else value, shape=aval.shape, dtype=aval.dtype)  # type: ignore[no-any-return]
 
-    def _take(self, tensor: Tensor) -> Any:
+    def take(self, tensor: Tensor) -> Any:
         """The value of a tensor, guarded; it is no branch of the program's."""
         value = tensor._array.item()
         self.interpreter.require(tensor, value)
@@ -748,11 +760,11 @@ class LoopRun:
         bind, tree = self.interpreter.bind, self.tree
         holding = [k for k in range(len(tree.slots)) if tree.is_object(k) and self.objects[k] != -1]
         for k in holding:
-            self._take(bind(REGISTRY["minimum"], (at[identity(k)], OBJECTS), {}))
+            self.take(bind(REGISTRY["minimum"], (at[identity(k)], OBJECTS), {}))
         for n, k in enumerate(holding):
             for j in holding[:n]:
                 if tree.slots[j].aval == tree.slots[k].aval and min(self.objects[j], self.objects[k]) >= OBJECTS:
-                    self._take(bind(REGISTRY["eq"], (at[identity(j)], at[identity(k)]), {}))
+                    self.take(bind(REGISTRY["eq"], (at[identity(j)], at[identity(k)]), {}))
 
     def _result(self, way: int, at: dict[StepValue, Tensor], rows: Sequence[Tensor]) -> tuple[int, Any]:
         """The result of the loop."""
@@ -762,7 +774,7 @@ class LoopRun:
         def value_of_slot(k: int) -> Any:
             holds, x = slots[k].holds, at[LIVE_IN, k]
             if holds is bool:
-                return self._take(x)
+                return self.take(x)
             if holds in NUMBERS:
                 return self.recorder.extracted_numbers.define_element(x, holds(self.arrays[k]))
             number = self.objects[k]
@@ -776,7 +788,7 @@ class LoopRun:
             leaves = [value_of_slot(k) for key, k in by_key.items() if key[0] == "return"]
             return way, put_together(self.recorder, self.template, iter(leaves))
         left = [self._variable(x, by_key, value_of_slot, self.recorder) for x in self.loop.live_outs]
-        return way, self.recorder.mark_created((*left, *[[StackedItems(x, self.made)] for x in rows]))
+        return way, self.recorder.mark_created((*left, *self.items.lists(rows)))
 
     def _variable(self, name: str, by_key: dict[Any, int], value: Callable[[int], Any], recorder: Recorder | None = None) -> Any:
         """What a variable holds in the end.  value: what a slot does.  recorder: None where nothing is recorded any more."""
@@ -798,7 +810,7 @@ class LoopRun:
 
     def _steps_in_python(self, elements: Iterator[Any], done: tuple[int, Any] | None = None) -> tuple[int, Any]:
         """Make the steps for these elements in Python.  done: see `run_steps`."""
-        items = self._items_so_far()
+        items = self.items.plain()
         variables = self._plain_variables()
         return self._of_program(  # type: ignore[no-any-return]
             lambda: run_steps(self.loop, self.function, elements, variables, done, items)
@@ -807,7 +819,7 @@ class LoopRun:
     def _go_on(self, way: int, values: Any, stand_ins: Sequence[Tensor]) -> tuple[int, Any]:
         """Make the remaining steps in Python, after one that has ended so."""
         self.tape.fix()
-        self._items_so_far()
+        self.items.plain()
         originals = {id(x): k for k, x in enumerate(stand_ins)}
         for k, x in enumerate(stand_ins):
             self._hand_over_state(x, k)
@@ -816,6 +828,9 @@ class LoopRun:
             if type(container) in (list, dict):
                 self._original(container, originals, seen)
         values = self._original(values, originals, seen)
+        if way != RETURNS:
+            left = len(self.loop.live_outs)
+            values = (*values[:left], *[tuple(map(plain, appended)) for appended in values[left:]])
         return self._steps_in_python(self._remaining(), (way, values))
 
     def _hand_over_state(self, stand_in: Tensor, k: int) -> None:
@@ -864,7 +879,7 @@ class LoopRun:
             leaves = [self._value(k, known) for key, k in by_key.items() if key[0] == "return"]
             return put_together(None, self.template, iter(leaves))
         left = [self._variable(x, by_key, lambda k: self._value(k, known)) for x in self.loop.live_outs]
-        return (*left, *self._items_so_far())
+        return (*left, *self.items.plain())
 
     def _remaining(self, first: bool = False, done: bool = True) -> Iterator[Any]:
         """The elements of the steps that are still to be made.  first: no step was made, and the slots are not filled.  done: whether

@@ -18,7 +18,7 @@ from types import CellType
 from typing import Any
 
 from tracejit.capture.branching_loops import run_outlined_loop
-from tracejit.capture.call_sites import calling_frame
+from tracejit.capture.call_sites import calling_frame, instrumented_frames
 from tracejit.capture.defects import EAGER, isolate_entry_points, isolated_function
 from tracejit.capture.handlers.base import ABSENT
 from tracejit.capture.handlers.iteration import UnpackPattern
@@ -38,7 +38,7 @@ from tracejit.capture.iteration_space import is_unbind_function
 from tracejit.capture.loop_headers import materialised
 from tracejit.capture.loop_recogniser import UNBOUND, LoopRecogniser
 from tracejit.capture.policies import BINARY, C_CALLABLES, IN_PLACE, SWAPPED, UNARY, is_a, is_python_class, is_user_instance
-from tracejit.capture.stacked_items import StackedItems, has_stacked, join_items, reversed_items, unstack
+from tracejit.capture.stacked_items import StackedItems, has_stacked, join_items, may_leave, reversed_items, unstack
 from tracejit.capture.syntax.loops import LoopNames
 from tracejit.capture.syntax.outlined_loops import OutlinedLoop
 from tracejit.capture.tracebacks import without_handlers
@@ -376,9 +376,9 @@ class CaptureFrame:
         if not has_stacked(items):
             return self.item(items, slice(None, None, -1))
         if active() is None:
-            unstack(items)
+            unstack(items, None)
             return items[::-1]
-        return reversed_items(items)
+        return reversed_items(active(), items)
 
     def without_ends(self, items: Any, bounds: Any, first: int, last: int) -> Any:
         """`items[bounds]` of a private list, where `bounds` is a slice that leaves out the `first` first and the `last` last items:
@@ -387,7 +387,7 @@ class CaptureFrame:
             return self.item(items, bounds)
         end = len(items) - last
         if active() is None or end <= first or any(type(x) is StackedItems for x in (*items[:first], *items[end:])):
-            unstack(items)
+            unstack(items, active())
             return self.item(items, bounds)
         return items[first:end]
 
@@ -401,7 +401,7 @@ class CaptureFrame:
     def list_end(self, items: Any, key: Any) -> Any:
         """`items[0]` or `items[-1]` of a private list."""
         if has_stacked(items) and (active() is None or type(items[key]) is StackedItems):
-            unstack(items)
+            unstack(items, active())
         return self.item(items, key)
 
     def unbind_callee(self, loop: LoopRecogniser | None, owner: Any, name: str) -> Any:
@@ -549,21 +549,29 @@ class CaptureFrame:
 
     # -- outlined loops (branching_loops.py)
     def outlined_loop(
-        self, number: int, pattern: Any, header: tuple[Any, ...], values: tuple[Any, ...], joined: tuple[bool, ...]
+        self, number: int, pattern: Any, header: tuple[Any, ...], values: tuple[Any, ...], lists: tuple[tuple[bool, bool], ...]
     ) -> tuple[int, Any]:
         """Run the loop of this number.  The arguments and the result are those of `run_outlined_loop`."""
         recorder = active()
         loop, step = self._loops[number]
         interpreter = None if recorder is None else recorder.interpreter
-        result = run_outlined_loop(interpreter, loop, step, pattern, header, values, joined)
+        result = run_outlined_loop(interpreter, loop, step, pattern, header, values, lists)
         recorder = active()
         return result if recorder is None else recorder.mark_created(result)
 
-    def extend_list(self, owner: list[Any], items: list[Any], is_private: bool) -> None:
+    def extend_list(self, owner: list[Any], items: list[Any]) -> None:
         """Put what the steps of an outlined loop have appended into a list of the function."""
-        if not is_private:
-            unstack(items)
         owner.extend(items)
+
+    def returned_list(self, items: Any) -> Any:
+        """A private list that the function returns.  Only where that is the result of the call may rows stay rows."""
+        recorder = active()
+        if has_stacked(items):
+            if recorder is None or len([*instrumented_frames()]) > 1 or not may_leave(items):
+                unstack(items, recorder)
+            else:
+                recorder.stacked_lists.append(items)
+        return items
 
     def unpack(self, value: Any, pattern: UnpackPattern) -> Any:
         recorder = active()

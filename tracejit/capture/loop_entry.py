@@ -41,7 +41,7 @@ class AppendedList(NamedTuple):
     def extend(self, more: list[Any]) -> None:
         """Append items, in this order."""
         if self.in_front:
-            self.items[:0] = reversed_items(more)
+            self.items[:0] = reversed_items(None, more)
         else:
             self.items.extend(more)
 

@@ -13,8 +13,10 @@ what the others compute (NaN, infinity) reaches nothing.  Where its mask does no
 that looks at positions, which may be out of range, looks at positions 0.  Another operation that may raise or leave by itself is
 possible only where all paths have it.
 
-A loop that gradients go through keeps what its steps save for a backward pass.  So it has room for so many steps: it is a node of a
-fixed number of steps, of which those after the last one leave what they find.  A slot may hold tensors that require grad and others
+A loop that gradients go through keeps what its steps save for a backward pass, and one whose steps append to lists keeps the items.  So
+it has room for so many steps: it is a node of a fixed number of steps, of which those after the last one leave what they find.  A list
+has a *column* for the first item that each step appends to it, one for the second, and so on.  Beside a column in which some steps
+have no item there is one of bools that says which have.  A slot may hold tensors that require grad and others
 (`y = zeros(3)` before `y = y * weight if ... else y`).  The paths are those of a slot whose tensors do; a bool is carried beside it that
 says whether they do.
 
@@ -28,6 +30,7 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, S
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import zip_longest
 from typing import Any, Final
 
 from tracejit.capture.loop_steps import LIVE_IN, LOCAL, SHARED, StepNode, StepValue, ValueKind, body_graph
@@ -56,6 +59,7 @@ OBJECTS: Final = 1024
 """The first number of an object that a step makes; the numbers for each step: more than there are slots."""
 OF_SHARED: Final = -2
 """The number of the first object that steps read from before the loop; those of the others are smaller."""
+_HAS: Final[Any] = "has item"
 _TRUTH: Final = Aval((), bool_)
 _NUMBER: Final = Aval((), int64)
 
@@ -107,11 +111,16 @@ class TripCount:
 @dataclass(slots=True)
 class PathEnd:
     """How a path ends.  way: CONTINUES, BREAKS or RETURNS.  left: the place of what each slot holds then; a slot that is not there
-    holds what it held.  items: the items for lists."""
+    holds what it held.  items: for each list, those that the path appends."""
 
     way: int
     left: dict[int, StepValue]
-    items: tuple[StepValue, ...] = ()
+    items: tuple[tuple[StepValue, ...], ...] = ()
+
+    def at(self, place: Callable[[StepValue], StepValue]) -> PathEnd:
+        """The same with other places of what is left and appended."""
+        left = {place((LIVE_IN, k))[1]: place(x) for k, x in self.left.items()}
+        return PathEnd(self.way, left, tuple([tuple(map(place, column)) for column in self.items]))
 
 
 @dataclass(slots=True)
@@ -193,7 +202,8 @@ class PathTree:
         self.root = Segment()
         self.kinds: dict[StepValue, ValueKind] = {}  # of local values
         self.paths = 0
-        self.collects = 0  # lists that each step has an item for
+        self.widths: list[int] = []  # for each list, the most items that a step appends to it
+        self.item_kinds: dict[int, tuple[Aval, type]] = {}  # by lists, of what they hold: as of a slot
         self.ends_early = False  # whether some path is the last one
         self.takes_gradients = False  # whether some step does
         self.asks_for_grad = False  # whether some step may depend on which tensors require grad
@@ -231,17 +241,17 @@ class PathTree:
                 segment.nodes[at] = replace(segment.nodes[at], is_written=True)
             names.update(_same_outputs(node, segment.nodes[at]))
             at += 1
-        left = {place((LIVE_IN, k))[1]: place(x) for k, x in end.left.items()}
-        items = tuple(map(place, end.items))
+        end = end.at(place)
         if is_new:
-            segment.end = PathEnd(end.way, left, items)
+            segment.end = end
             self.paths += 1
-            self.collects = len(items)
+            counts = zip_longest(self.widths, map(len, end.items), fillvalue=0)
+            self.widths = [max(width, count) for width, count in counts]
             self.ends_early = self.ends_early or end.way != CONTINUES
             self._mark_slots()
             return "" if self.paths <= MOST_PATHS else f"its steps take more than {MOST_PATHS} paths"
         known = segment.end
-        if known is None or at < len(segment.nodes) or (known.way, known.left, known.items) != (end.way, left, items):
+        if known is None or at < len(segment.nodes) or known != end:
             return "steps that take the same branches leave different things"
         return ""
 
@@ -273,7 +283,7 @@ class PathTree:
             marked = {k for _, end in self.all_paths() for k, x in end.left.items() if self._requires_grad(x)}
             new = [slot for k, slot in enumerate(self.slots) if k in marked and slot.holds is Tensor and not slot.requires_grad]
             if not new:
-                items = [x for _, end in self.all_paths() for x in end.items]
+                items = [x for _, end in self.all_paths() for column in end.items for x in column]
                 self._has_items_with_grad = any(map(self._requires_grad, items))
                 return
             for slot in new:
@@ -380,7 +390,7 @@ class PathTree:
             segment.decided = place(segment.decided)
             if segment.end is not None:
                 left = {k: place(x) for k, x in segment.end.left.items()}
-                segment.end = PathEnd(segment.end.way, left, tuple(map(place, segment.end.items)))
+                segment.end = replace(segment.end.at(place), left=left)
 
     def shared_place(self, key: Hashable, kind: ValueKind) -> StepValue:
         """The place of what all steps read."""
@@ -427,9 +437,43 @@ class PathTree:
         return self._has_items_with_grad or any(slot.requires_grad for slot in self.slots)
 
     @property
+    def columns(self) -> list[tuple[int, int]]:
+        """The columns of lists: (list, which of the items that a step appends to it)."""
+        return [(k, j) for k, width in enumerate(self.widths) for j in range(width)]
+
+    def is_full(self, column: tuple[int, int]) -> bool:
+        """Whether each step of the node has an item in a column."""
+        k, j = column
+        return self.is_counted and all(k < len(end.items) and j < len(end.items[k]) for _, end in self.all_paths())
+
+    def shows_item(self, lists: Collection[int]) -> bool:
+        """Whether something else than these lists may hold an item of one of them after the loop."""
+        holding: set[int] = set()
+        while True:
+            found = {
+                k
+                for _, end in self.all_paths()
+                for k, x in end.left.items()
+                if (x[0] == LIVE_IN and x[1] in holding) or any(x in end.items[n] for n in lists if n < len(end.items))
+            }
+            if found <= holding:
+                return any(self.slots[k].key[0] == "return" or self.slots[k].key[1] in self.read_after for k in holding)
+            holding |= found
+
+    @property
     def is_counted(self) -> bool:
         """Whether the node is one of a fixed number of steps, all of which are made."""
-        return self.collects > 0 or (self.has_gradients and self.count is not None and not self.ends_early)
+        return self._keeps_rows and self.count is not None and not self.ends_early
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the node is one of a fixed number of steps, of which so many are made as values decide."""
+        return self._keeps_rows and not self.is_counted
+
+    @property
+    def _keeps_rows(self) -> bool:
+        """Whether the node keeps something of each step."""
+        return self.has_gradients or any(self.widths)
 
     def carried(self) -> list[StepValue]:
         """The places of what the loop carries on."""
@@ -443,7 +487,7 @@ class PathTree:
         named: list[Hashable] = []
         for kind, k in self.carried():
             named.append((kind, self.slots[k].key) if kind in _OF_SLOTS else kind)
-        return [*named, *map(_item, range(self.collects))]
+        return [*named, *map(_item, self.columns)]
 
     def number_of(self, key: Any) -> int:
         """The number of an object that steps read from before the loop."""
@@ -508,8 +552,7 @@ class _Body:
     def graph(self) -> tuple[Op, Graph, list[StepValue]]:
         tree = self.tree
         carried = tree.carried()
-        is_bounded = tree.has_gradients and not tree.is_counted
-        go = GO if is_bounded else None
+        go = GO if tree.is_bounded else None
         outcomes = self._segment(tree.root, go, [])
         if tree.trips is not None:
             element: StepValue = (LIVE_IN, 0)
@@ -519,20 +562,30 @@ class _Body:
                 stop = Literal(tree.trips.stop) if type(tree.trips.stop) is int else tree.trips.stop
                 inside = self._add("lt" if tree.trips.step > 0 else "gt", _TRUTH, following, stop)
                 outcomes[GO] = self._and(outcomes[GO], inside)
-        if tree.collects and tree.ends_early:
-            raise NoBody("it appends items to a list, and ends before its last step")
         outcomes[BASE] = self._add("add", _NUMBER, BASE, Literal(OBJECTS))
         if go is not None:
-            outcomes = {x: self._and(go, y) if x == GO else self._select(go, y, x) for x, y in outcomes.items()}
+            outcomes.update({x: self._and(go, outcomes[x]) if x == GO else self._select(go, outcomes[x], x) for x in carried})
         outputs = [self._own(outcomes[x]) for x in carried]
-        outputs += [self._own(outcomes[_item(k)]) for k in range(tree.collects)]
+        for column in tree.columns:
+            outputs += self._column(column, outcomes, go)
         shared = [(SHARED, k) for k in range(len(tree.shared))]
         graph, places = body_graph(self.nodes, [*carried, *shared], outputs, self.kinds, kept=carried)
         if not tree.has_gradients:
             graph = replace(graph, requires_grad=frozenset())
         else:
             self._check_gradients()
-        return LOOP_OF_PATHS if is_bounded or tree.is_counted else WHILE_OF_PATHS, graph, places
+        return LOOP_OF_PATHS if tree.is_bounded or tree.is_counted else WHILE_OF_PATHS, graph, places
+
+    def _column(self, column: tuple[int, int], outcomes: Mapping[Any, Any], go: StepValue | None) -> list[StepValue]:
+        """The item that a step has in a column, zeros if it has none; and a bool that says whether it has one, if that is not always so.
+        outcomes: see `_segment`.  go: whether the step is one of those that are made."""
+        item, has = outcomes[_item(column)], outcomes[_HAS, column]
+        if self.tree.is_full(column):
+            return [self._own(item)]
+        has = has if go is None else self._and(go, has)
+        aval = self.tree.item_kinds[column[0]][0]
+        zeros = self._add("full", aval, Literal(0), shape=aval.shape, dtype=aval.dtype)
+        return [zeros if item is None else self._merge(has, item, zeros), self._own(has)]
 
     def _check_gradients(self) -> None:
         """Raises NoBody where a backward pass through the loop would not be that through its steps."""
@@ -547,7 +600,7 @@ class _Body:
         for path, end in tree.all_paths():
             grad = tree.grad_of_path(path)
             written = self._written_places(path)
-            for k, x in enumerate(end.items):
+            for k, x in [(k, x) for k, column in enumerate(end.items) for x in column]:
                 needs = grad(x)
                 is_known = needs is True or not needs or not needs <= changing
                 if not is_known or items.setdefault(k, bool(needs)) != bool(needs):
@@ -577,7 +630,7 @@ class _Body:
             and slot.requires_grad
             and grad(place := end.left.get(k, (LIVE_IN, k)))
         ]
-        results += [("an item", x) for x in end.items if grad(x)]
+        results += [("an item", x) for column in end.items for x in column if grad(x)]
         made_of: dict[Any, set[Any]] = {}
         for node in path if len(results) > 1 else ():
             if any(kind[1] for kind in node.kinds):
@@ -599,7 +652,8 @@ class _Body:
     # -- segments
     def _segment(self, segment: Segment, mask: StepValue | None, before: Sequence[StepNode]) -> dict[StepValue, StepValue]:
         """Add the nodes of a segment and of all that follow.  mask: None where each step comes here.  before: the nodes of the path to
-        it.  Returns, by what the loop carries, the place of what a step that comes here leaves."""
+        it.  Returns, by what the loop carries, the place of what a step that comes here leaves; and for columns, the place of its
+        item, None if it has none, and that of whether it has one."""
         path = [*before, *segment.nodes]
         for node in segment.nodes:
             self._node(node, mask)
@@ -637,7 +691,10 @@ class _Body:
                     left[identity(k)] = self._constant(int, tree.number_of(tree.shared[place[1]]))
                 else:
                     left[identity(k)] = self._object(first.setdefault(place, k))
-        left.update({_item(k): place for k, place in enumerate(end.items)})
+        items: dict[Any, Any] = {}
+        for k, j in tree.columns:
+            has = k < len(end.items) and j < len(end.items[k])
+            items[_item((k, j))], items[_HAS, (k, j)] = end.items[k][j] if has else None, self._constant(bool, has)
         grad, changing = tree.grad_of_path(path), tree.changing_grad()
         for k in changing:
             needs = grad(left[LIVE_IN, k])
@@ -646,7 +703,7 @@ class _Body:
             else:
                 places = [requires_grad(j) for j in sorted(needs or ())]
                 left[requires_grad(k)] = reduce(self._or, places) if places else self._constant(bool, 0)
-        return left
+        return left | items
 
     def _object(self, number: int) -> StepValue:
         """The number of the object that a step makes for a slot."""
@@ -694,6 +751,8 @@ class _Body:
         op, graph, places = tree.body()
         if tree.is_counted and mask is not None:
             raise NoBody(f"the loop at {node.node.line} appends items to a list, and some steps do not come there")
+        if not all(map(tree.is_full, tree.columns)):
+            raise NoBody(f"the loop at {node.node.line} appends items to a list in some of its steps, in a loop in a loop")
         given: dict[StepValue, StepValue] = {
             GO: self._constant(bool, True) if mask is None else mask,
             WAY: self._constant(int, 0),
@@ -770,8 +829,8 @@ class _Body:
         return self._add("logical_and", _TRUTH, mask, x)
 
     def _select(self, case: StepValue, one: StepValue, other: StepValue) -> StepValue:
-        if one == other:
-            return one
+        if one == other or other is None or one is None:
+            return one or other
         aval = self.kinds[one][0]
         assert isinstance(aval, Aval)
         yes, no = self.constants.get((bool, 1)), self.constants.get((bool, 0))
@@ -794,6 +853,6 @@ def _looks_at_a_position(node: StepNode) -> bool:
     return "position operand" in (op.region or op).traits
 
 
-def _item(k: int) -> StepValue:
-    """The place of the item for a list."""
-    return "item", k
+def _item(column: tuple[int, int]) -> Any:
+    """The place of the item in a column."""
+    return "item", column

@@ -56,8 +56,8 @@ def run_steps(
             return way, values
         left = dict(zip(loop.live_outs, values, strict=False))
         variables = {**variables, **left}
-        for column, item in zip(columns, values[len(loop.live_outs) :], strict=True):
-            column.append(item)
+        for column, more in zip(columns, values[len(loop.live_outs) :], strict=True):
+            column.extend(more)
         if way == BREAKS:
             return way, (*left.values(), *columns)
         done = None

@@ -1,6 +1,6 @@
 """Items of private lists that a `loop` node has collected: they stay the rows of one tensor.
 
-A private list is one that a function makes, appends to, and hands to `stack`, `cat`, `sum` and `len` (`private_lists` in
+A private list is one that a function makes, appends to, and hands to `stack`, `cat`, `sum`, `tensor` and `len` (`private_lists` in
 syntax/loops.py): nothing else sees its items.  So where a `loop` node stands for many steps, what these append is one element of
 the list, `StackedItems`, which is joined to the others as it is, however many rows it has; `sum` adds them in a loop of its own.
 For any other function of these names the rows become items: then their number is this one in all calls.  So they do where the
@@ -16,28 +16,34 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.loop_emission import emit_loop
 from tracejit.core.aval import Aval
+from tracejit.core.dtypes import FROM_NUMPY, bool_, default_dtype, float32, float64
 from tracejit.core.interpreter import state
 from tracejit.core.op import REGISTRY
 from tracejit.ir.graph import Graph, Node
+from tracejit.ops.creation import full
 from tracejit.ops.movement.copies import cat, clone, flip
-from tracejit.ops.movement.views import permute, reshape, select
+from tracejit.ops.movement.views import expand, permute, reshape, select
 from tracejit.ops.public.derive import FUNCTIONS
-from tracejit.tensor import Tensor
+from tracejit.tensor import Tensor, tensor
 
 if TYPE_CHECKING:
+    from tracejit.capture.handlers.recorder import Recorder
     from tracejit.capture.tensors import RecordingInterpreter
 
-__all__ = ["StackedItems", "has_stacked", "join_items", "reversed_items", "unstack"]
+__all__ = ["StackedItems", "has_stacked", "join_items", "may_leave", "reversed_items", "unstack"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StackedItems:
-    """So many items of a list: the rows of a tensor."""
+    """So many items of a list: the rows of a tensor.  count: None of a ragged tensor (handlers/ragged.py), where data decides how many
+    there are: one at least.  holds: the type of the items, Tensor, int, float or bool."""
 
     rows: Tensor
     count: Any
+    holds: type = Tensor
 
 
 def join_items(
@@ -48,11 +54,11 @@ def join_items(
         result = None
         if interpreter is not None and state.top is interpreter and not interpreter.recorder.stopped:
             if function is len and not (arguments or keywords):
-                return interpreter.recorder.sizes.from_library(_length_of(items))
+                return _length_of(interpreter.recorder, items)
             result = interpreter.recorder.containers.native(lambda: _joined(interpreter, function, items, *arguments, **keywords))
         if result is not None:
             return result
-        unstack(items)
+        unstack(items, None if interpreter is None else interpreter.recorder)
     return callee(items, *arguments, **keywords)
 
 
@@ -61,48 +67,135 @@ def has_stacked(items: Any) -> bool:
     return type(items) is list and any(type(x) is StackedItems for x in items)
 
 
-def _length_of(items: list[Any]) -> Any:
-    """The number of items of a list, as a size."""
-    return sum([x.count if type(x) is StackedItems else 1 for x in items])
+def _length_of(recorder: Recorder, items: list[Any]) -> Any:
+    """The number of items of a list, as a size, or as a number of the program."""
+    of_data = [x.rows for x in items if type(x) is StackedItems and x.count is None]
+    known = sum([x.count if type(x) is StackedItems else 1 for x in items if getattr(x, "count", 1) is not None])
+    result = recorder.sizes.from_library(known)
+    for rows in of_data:
+        result = recorder.operators.binary("+", recorder.ragged.size(rows, 0), result)
+    return result
 
 
-def reversed_items(items: list[Any]) -> list[Any]:
+def _with_known_sizes(recorder: Recorder | None, items: list[Any]) -> list[Any]:
+    """The items of a list, where it is guarded how many there are."""
+    result = []
+    for x in items:
+        if type(x) is StackedItems and x.count is None:
+            if recorder is not None:
+                recorder.ragged.fix_size(x.rows)
+            x = StackedItems(x.rows, len(x.rows._array), x.holds)
+        result.append(x)
+    return result
+
+
+def reversed_items(recorder: Recorder | None, items: list[Any]) -> list[Any]:
     """The items of a list in the other order.  They require grad as they did where they were appended, whatever the mode is
     now."""
+    items = _with_known_sizes(recorder, items)
     grad_enabled, state.grad_enabled = state.grad_enabled, True
     try:
-        return [StackedItems(flip.of(x.rows, dims=(0,)), x.count) if type(x) is StackedItems else x for x in reversed(items)]
+        return [
+            StackedItems(flip.of(x.rows, dims=(0,)), x.count, x.holds) if type(x) is StackedItems else x for x in reversed(items)
+        ]
     finally:
         state.grad_enabled = grad_enabled
 
 
-def unstack(items: list[Any]) -> None:
-    """Replace rows in a list by items.  These require grad as they did where they were appended, whatever the mode is now.  Each
-    has memory of its own, as the step had it that computed it: it may be written to."""
+def may_leave(items: list[Any]) -> bool:
+    """Whether each call may make items of rows after the program: no gradient goes through them."""
+    return not any(type(x) is StackedItems and x.rows.requires_grad for x in items)
+
+
+def unstack(items: list[Any], recorder: Recorder | None) -> None:
+    """Replace rows in a list by items.  recorder: None where nothing is recorded any more.
+
+    Tensors require grad as they did where they were appended, whatever the mode is now.  Each has memory of its own, as the step had it
+    that computed it: it may be written to."""
     if not has_stacked(items):
         return
+    recorder = None if recorder is None or recorder.stopped else recorder
+    known = _with_known_sizes(recorder, items)
     grad_enabled, state.grad_enabled = state.grad_enabled, True
     try:
-        items[:] = [
-            x for item in [*items]
-            for x in ([clone.of(select.of(item.rows, k, dim=0)) for k in range(int(item.count))] if type(item) is StackedItems else [item])
-        ]  # fmt: skip
+        items[:] = [y for x in known for y in (_unstacked(x, recorder) if type(x) is StackedItems else [x])]
     finally:
         state.grad_enabled = grad_enabled
+
+
+def _unstacked(items: StackedItems, recorder: Recorder | None) -> list[Any]:
+    """Rows as items."""
+    if items.holds is not Tensor and recorder is None:
+        return items.rows._array.tolist()  # type: ignore[no-any-return]
+    if items.holds in (int, float):
+        return recorder.extracted_numbers.define_elements(items.rows)  # type: ignore[no-any-return, union-attr]
+    rows = [select.of(items.rows, k, dim=0) for k in range(int(items.count))]
+    return [clone.of(x) for x in rows] if items.holds is Tensor else [recorder.interpreter.take(x) for x in rows]  # type: ignore[union-attr]
 
 
 def _joined(
     interpreter: RecordingInterpreter, function: Any, items: list[Any], dim: Any = 0, *others: Any, **keywords: Any
 ) -> Tensor | None:
-    """The result of `stack`, `cat` or `sum` of items; None where the items themselves are needed."""
-    if function is sum:
-        return None if others or keywords else _summed_items(interpreter, dim, items)
-    is_new = function is FUNCTIONS["stack"]
-    if not (is_new or function is FUNCTIONS["cat"]) or others or keywords or type(dim) is not int:
+    """The result of `stack`, `cat`, `sum` or `tensor` of items; None where the items themselves are needed."""
+    recorder = interpreter.recorder
+    if function is tensor:
+        return None if others or type(dim) is not int or dim else _tensor_of_numbers(recorder, items, **keywords)
+    if function not in (sum, FUNCTIONS["stack"], FUNCTIONS["cat"]) or others or keywords or not all(map(_is_of_tensors, items)):
         return None
+    if function is sum:
+        return _summed_items(interpreter, dim, _with_known_sizes(recorder, items))
+    if type(dim) is not int:
+        return None
+    is_new = function is FUNCTIONS["stack"]
+    if not dim and any(type(x) is StackedItems and x.count is None for x in items):
+        parts = _ragged_parts(recorder, items, is_new)
+        return None if parts is None else recorder.ragged.joined(parts)
+    items = _with_known_sizes(recorder, items)
     rows = _concatenated_items(items, dim, is_new)
     is_in_list = any(type(x) is StackedItems and rows is x.rows for x in items)
     return clone.of(rows) if is_in_list else rows
+
+
+def _is_of_tensors(item: Any) -> bool:
+    """Whether items are tensors."""
+    return type(item) is not StackedItems or item.holds is Tensor
+
+
+def _ragged_parts(recorder: Recorder, items: list[Any], is_new: bool) -> list[tuple[Tensor, Tensor]] | None:
+    """Tensors whose rows are those that `stack` or `cat` gives, each with bools that say which of its rows are meant.  None where items
+    differ in shape or dtype."""
+    ragged = [recorder.ragged.rows_of(x.rows) if type(x) is StackedItems else None for x in items]
+    if any(own is None and type(x) is StackedItems and x.count is None for x, own in zip(items, ragged, strict=True)):
+        return None
+    known = [x if own is None else StackedItems(own.values, None, x.holds) for x, own in zip(items, ragged, strict=True)]
+    if _concatenated_items(known, 0, is_new) is None:
+        return None
+    return [(_along(x, 0, is_new), _rows_meant(x, own, is_new)) for x, own in zip(known, ragged, strict=True)]
+
+
+def _rows_meant(item: Any, own: Any, is_new: bool) -> Tensor:
+    """Which rows of an item, or of rows, along the first dimension are meant: all, or those that `own`, how rows of a ragged tensor were
+    selected, says."""
+    each = 1 if is_new else (item.rows.shape[1] if type(item) is StackedItems else item.shape[0])
+    if own is None:
+        return full(True, shape=(each * (item.rows.shape[0] if type(item) is StackedItems else 1),), dtype=bool_)  # type: ignore[no-any-return]
+    count = own.inside.shape[0]
+    return reshape.of(expand.of(reshape.of(own.inside, shape=(count, 1)), shape=(count, each)), shape=(count * each,))  # type: ignore[no-any-return]
+
+
+def _tensor_of_numbers(recorder: Recorder, items: list[Any], dtype: Any = None) -> Tensor | None:
+    """`tensor(items)` of numbers of one type."""
+    kinds = {x.holds if type(x) is StackedItems else type(plain(x)) for x in items}
+    if len(kinds) > 1 or Tensor in kinds or not (dtype is None or (kinds == {float} and dtype in (float32, float64))):
+        return None
+    own = FROM_NUMPY[next(x.rows._array.dtype for x in items if type(x) is StackedItems)]
+    dtype = (default_dtype() if kinds == {float} else own) if dtype is None else dtype
+    items = [x if type(x) is StackedItems else full(x, shape=(), dtype=own) for x in items]
+    if any(type(x) is StackedItems and x.count is None for x in items):
+        parts = _ragged_parts(recorder, items, True)
+        return None if parts is None else recorder.ragged.joined([(x.to(dtype), inside) for x, inside in parts])
+    rows = _concatenated_items(items, 0, True)
+    return None if rows is None else rows.to(dtype, copy=True)
 
 
 def _concatenated_items(items: list[Any], dim: int, is_new: bool) -> Tensor | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import count, islice
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -54,14 +54,14 @@ class Refused(Exception):
 @dataclass(slots=True)
 class StepOutcome:
     """path, end: see path_tree.py.  contents: what slots hold after the step, if it has put something else there.  grads: which
-    of these require grad.  rows: the items for lists.  changes: a variable that is of another kind than before the step; "" if there
-    is none."""
+    of these require grad.  items: what it has appended to each list.  changes: a variable that is of another kind than before the
+    step; "" if there is none."""
 
     path: list[StepNode]
     end: PathEnd
     contents: dict[int, np.ndarray[Any, Any]] = field(default_factory=dict)
     grads: dict[int, bool] = field(default_factory=dict)
-    rows: list[np.ndarray[Any, Any]] = field(default_factory=list)
+    items: list[list[np.ndarray[Any, Any]]] = field(default_factory=list)
     changes: str = ""
 
 
@@ -191,23 +191,26 @@ def describe_path(
     after = reachable(run.recorder, run.function, run.fixed.values())
     if isinstance(after, str) or not after.is_unchanged_since(before):
         raise Refused("a step changes what it has not made")
-    left, rows, changes = _left_in_slots(run, way, values)
+    left, appended, changes = _left_in_slots(run, way, values)
     ends = [_end(interpreter, slot, x) for slot, x in left]
-    for x in rows:
-        check_tensor(interpreter, x, "an item of a list")
+    appended = [[_item(run, k, x) for x in column] for k, column in enumerate(appended)]
+    rows = [x for column in appended for x in column]
     if run.recorder.stopped:
         raise Refused("a number has no place in the program")
     if not _only_computes(run, outer):
         raise Refused("a step does more than compute: it changes something outside, or calls what is not in the program")
     passing = [slot.key[0] == "variable" and slot.key[1] not in run.loop.read_after for slot, _ in left]
-    path = _Path(run, begin, live_ins, ends, rows, passing)
+    joined = [is_joined for column, (_, is_joined) in zip(appended, run.lists, strict=False) for _ in column]
+    path = _Path(run, begin, live_ins, ends, rows, passing, joined)
     for x in (*ends, *rows):
         if any((x if x._base is None else x._base) is y for y in run.states.values()):
             raise Refused("a step leaves a tensor that it writes to, or a view of it, in a variable")
     unbound = {("variable", name) for name in run.unbound}
     if any(x[0] == LIVE_IN and slots[x[1]].key in unbound for a in path.nodes for x in a.operands if type(x) is tuple):
         raise Refused("a step reads a variable that has no value before the loop")
-    outcome = StepOutcome(path.nodes, PathEnd(way, {}, tuple(path.items)), changes=changes)
+    places = iter(path.items)
+    outcome = StepOutcome(path.nodes, PathEnd(way, {}, tuple([tuple(islice(places, len(column))) for column in appended])))
+    outcome.changes = changes
     known = {slot.key: k for k, slot in enumerate(slots)}
     for (slot, _), tensor, place in zip(left, ends, path.ends, strict=True):
         k = known.get(slot.key)
@@ -226,15 +229,16 @@ def describe_path(
     for k, place in path.written.items():
         outcome.end.left[k] = place
         outcome.contents[k] = run.states[k]._array.copy()
-    outcome.rows = [x._array for x in rows]
+    outcome.items = [[x._array for x in column] for column in appended]
     of_tensors = [x for x, (slot, _) in zip(path.ends, left, strict=True) if slot.holds is Tensor]
-    _check_memory(path.nodes, of_tensors, path.items, run.joined)
+    held = [x for k, column in enumerate(outcome.end.items) for x in column if run.is_held(k)]
+    _check_memory(path.nodes, of_tensors, held)
     run.tree.takes_gradients = run.tree.takes_gradients or path.takes_gradients
     return outcome
 
 
 def _left_in_slots(run: LoopRun, way: int, values: Any) -> tuple[list[tuple[Slot, Any]], list[Any], str]:
-    """(slots that a step leaves something in, with that; items for lists; a variable that has become of another kind)."""
+    """(slots that a step leaves something in, with that; for each list, what it appends; a variable that has become of another kind)."""
     if way == RETURNS:
         leaves: list[Any] = []
         form = taken_apart(values, leaves)
@@ -288,6 +292,22 @@ def _end(interpreter: RecordingInterpreter, slot: Slot, x: Any) -> Tensor:
     return x  # type: ignore[no-any-return]
 
 
+def _item(run: LoopRun, k: int, x: Any) -> Tensor:
+    """The tensor of what a step appends to a list."""
+    holds = Tensor if isinstance(x, Tensor) else type(plain(x))
+    if holds is not Tensor and holds not in NUMBERS:
+        raise Refused(f"a step appends a {holds.__name__} to a list")
+    slot = Slot(
+        ("item",), Aval(x._array.shape, FROM_NUMPY[x._array.dtype]) if holds is Tensor else Aval((), NUMBERS[holds]), holds
+    )
+    if run.tree.item_kinds.setdefault(k, slot.kind) != slot.kind:
+        raise Refused("items of a list differ in shape, dtype or type")
+    if holds is not Tensor:
+        return number_tensor(run.interpreter, x, holds)
+    check_tensor(run.interpreter, x, "an item of a list")
+    return x  # type: ignore[no-any-return]
+
+
 def _only_computes(run: LoopRun, outer: RecordingPoint) -> bool:
     """Whether a step has done nothing but operations, reads, and draws."""
     interpreter, recorder = run.interpreter, run.recorder
@@ -317,8 +337,10 @@ class _Path:
         ends: Sequence[Tensor],
         rows: Sequence[Tensor],
         passing: Sequence[bool],
+        joined: Sequence[bool],
     ) -> None:
-        """passing: which of `ends` are for the next steps alone.  Raises Refused."""
+        """passing: which of `ends` are for the next steps alone.  joined: which of `rows` are for lists that are joined alone.  Raises
+        Refused."""
         self._run, self._interpreter = run, run.interpreter
         left = [v for x in (*ends, *rows) if (v := self._interpreter.value_of(x)) is not None]
         recorded = joined_nodes(self._interpreter, begin.mark.nodes, left)
@@ -359,25 +381,30 @@ class _Path:
         self.items = [self._place(column[0]) for column in step.collected]
         if any(a.node.op.kind is Kind.WRITE for a in self.nodes):
             self._make_pure()
-        self._copy_views(passing)
+        self._copy_views(self.ends, passing)
+        self._copy_views(self.items, joined, is_copied=True)
         if run.states:
             self._check_overlap()
 
-    def _copy_views(self, passing: Sequence[bool]) -> None:
-        """Have the next steps find copies of views of what is from before the step, `before = x`, where nothing else finds them."""
+    def _copy_views(self, places: list[StepValue], alone: Sequence[bool], is_copied: bool = False) -> None:
+        """Put copies in the place of views of what is from before the step, `before = x`, where nothing else finds them.  alone: where that
+        is so.  is_copied: whether all that is found there are copies, so that these views may be of anything."""
         views = {a.outputs[0]: a.operands[0] for a in self.nodes if a.node.op.kind is Kind.VIEW}
         kinds = {x: kind for a in self.nodes for x, kind in zip(a.outputs, a.kinds, strict=True)}
         fresh = count(max([x[1] for a in self.nodes for x in a.outputs if x[0] == LOCAL], default=-1) + 1)
-        for k, (x, alone) in enumerate(zip(self.ends, passing, strict=True)):
+        for k, (x, is_alone) in enumerate(zip(places, alone, strict=True)):
             root: Any = x
             while root in views:
                 root = views[root]
-            if not alone or x not in views or root[0] != SHARED or root[1] in self._interpreter.numbers:
+            of_outside = root[0] == SHARED and root[1] not in self._interpreter.numbers
+            if not is_alone or (x not in views and not is_copied) or not (of_outside or is_copied):
                 continue
-            self._run.viewed.append(self._interpreter.defined[root[1]])
-            self.ends[k] = (LOCAL, next(fresh))
-            node = Node(clone, (), (), (), "")
-            self.nodes.append(StepNode(node, (x,), (), False, (self.ends[k],), (kinds[x],)))
+            if of_outside:
+                self._run.viewed.append(self._interpreter.defined[root[1]])
+            if x in views:
+                places[k] = (LOCAL, next(fresh))
+                node = Node(clone, (), (), (), "")
+                self.nodes.append(StepNode(node, (x,), (), is_copied, (places[k],), (kinds[x],)))
 
     def _place(self, x: StepValue) -> StepValue:
         while x in self._same:
@@ -546,11 +573,9 @@ class _Path:
                 raise Refused("a step writes to a tensor that shares memory with another one")
 
 
-def _check_memory(
-    path: Sequence[StepNode], places: Sequence[StepValue], items: Sequence[StepValue], joined: Sequence[bool]
-) -> None:
-    """Raises Refused where a step leaves a view of what it was given, two views of one tensor, or an item that something else
-    holds, too."""
+def _check_memory(path: Sequence[StepNode], places: Sequence[StepValue], items: Sequence[StepValue]) -> None:
+    """Raises Refused where a step leaves a view of what it was given, two views of one tensor, or an item that it has not made, or has
+    appended twice.  items: those of lists that are more than joined."""
     views = {a.outputs[0]: a.operands[0] for a in path if a.node.op.kind is Kind.VIEW}
 
     def root(x: Any) -> Any:
@@ -564,6 +589,5 @@ def _check_memory(
             raise Refused("a step leaves a view of what it was given")
         if x[0] == LOCAL and roots.setdefault(root(x), x) != x:
             raise Refused("a step leaves two views of one tensor")
-    for x, is_joined in zip(items, joined, strict=False):
-        if not is_joined and (x[0] != LOCAL or x in places or items.count(x) > 1):
-            raise Refused("an item of a list that is more than joined is a variable, too")
+    if any(x[0] != LOCAL for x in items) or len({*items}) < len(items):
+        raise Refused("an item of a list that is more than joined is there twice, or from before the step")

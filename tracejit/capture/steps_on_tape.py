@@ -92,18 +92,18 @@ class StepsOnTape:
         """Make the steps again.  Returns (what slots of tensors that require grad hold, the items for each list)."""
         run = self._run
         slots = [k for k, requires in enumerate(run.grads) if requires]
-        items: list[list[Tensor]] = [[] for _ in run.items]
+        items: list[list[Tensor]] = [[] for _ in run.items.before]
         if not run.made:
             return {k: run.begun[run.begun_objects[k]] for k in slots}, items
         graph, places, carried = run.body
         given: list[Any] = [run.entered_tensor(x) for x in carried]
-        for x, tensor in run.states.items():
+        for x, tensor in [(k, y) for k, y in run.states.items() if (LIVE_IN, k) in carried]:  # others are of a later step
             given[carried.index((LIVE_IN, x))] = wrap(run.states_before[id(tensor)].copy())
         shared = [plain(run.outside[run.tree.shared[x[1]]]) for x in places[len(carried) :]]
         for _ in range(run.made):
             found = quietly(written_out, graph, [*given, *shared])
             given = found[: len(carried)]
-            for column, item in zip(items, found[len(carried) :], strict=True):
-                column.append(item)
+            for column, more in zip(items, run.items.of_step(found[len(carried) :]), strict=True):
+                column.extend(more)
         at = dict(zip(carried, given, strict=True))
         return {k: at[LIVE_IN, k] for k in slots}, items

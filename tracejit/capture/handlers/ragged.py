@@ -13,7 +13,7 @@ there are replaced by zeros in both directions.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import FunctionType
@@ -201,6 +201,16 @@ class RaggedHandlers(Handlers):
         if rows is not None and rows.slice is not None:
             self.guard_size(tensor)
 
+    def deferred_rows(self, tensor: Tensor) -> RaggedRows | None:
+        """The rows of a ragged tensor that escapes, if each call may select them after the program, however many there are: no gradient
+        goes through it, nothing shares its memory, and its size is not guarded."""
+        rows = self.rows_of(tensor) if self._rows and self._is_on and id(tensor) in self._rows else None
+        if rows is None or rows.owner is not tensor or tensor._requires_grad or id(rows.indices) in self._seen:
+            return None
+        is_bare = type(tensor) is Tensor and not (tensor._hooks or vars(tensor) or tensor._grad is not None)
+        is_shared = any(other.owner is tensor for other in self._rows.values() if other is not rows) or self._has_view(tensor)
+        return rows if is_bare and not is_shared else None
+
     def size(self, tensor: Any, dim: int) -> Any:
         """`tensor.shape[dim]` of a ragged tensor; ABSENT for other tensors.  The program computes the number of rows."""
         rows = None if self.recorder.stopped else self.rows_of(tensor)
@@ -381,6 +391,27 @@ class RaggedHandlers(Handlers):
             tensor._unpacked = shaped, lengths, mask
         self._rows[id(tensor)] = RaggedRows(tensor, spread, inside, indices, tensor, tensor._version, starts, padded)
         return tensor
+
+    def rows_where(self, values: Tensor, inside: Tensor, is_fixed: bool) -> Tensor:
+        """A new tensor of the rows that a vector of bools selects.  is_fixed: whether their number is guarded, so that it is an ordinary
+        tensor."""
+        tensor = self._selected(values, *self._selection(("rows", self.recorder.interpreter.value_of(inside)), lambda: inside))
+        if is_fixed or not self._is_on:
+            self.fix_size(tensor)
+        return tensor
+
+    def joined(self, parts: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+        """A new ragged tensor of rows, one after the other: for each part all rows, and which of them are meant."""
+        if len(parts) > 1:
+            values, masks = [x for x, _ in parts], [x for _, x in parts]
+            parts = [(self._native(lambda: FUNCTIONS["cat"](values)), self._native(lambda: FUNCTIONS["cat"](masks)))]
+        return self.rows_where(*parts[0], is_fixed=False)
+
+    def fix_size(self, tensor: Tensor) -> None:
+        """Guard the size of a ragged tensor, which becomes an ordinary one."""
+        if id(tensor) in self._rows and not self.recorder.stopped:
+            self.guard_size(tensor)
+            self._rows.pop(id(tensor), None)
 
     def _like(self, values: Any, rows: RaggedRows) -> Tensor:
         """A new ragged tensor: the rows of `values`, the result of a function, that are selected in `rows`."""

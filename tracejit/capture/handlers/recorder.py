@@ -138,6 +138,7 @@ class Recorder(Origins):
         self.distinct_arrays: list[Expr] = self.journal.list()
         # id of a tensor that stands for another one in steps (branching_loops.py) -> (itself, that one)
         self.loop_stand_ins: dict[int, tuple[Tensor, Tensor]] = {}
+        self.stacked_lists: list[list[Any]] = []  # lists that the call returns with rows in them (stacked_items.py)
         self.values = {}
         self.deferred = {}
         self._constants: dict[int, Name] = {}
@@ -202,12 +203,14 @@ class Recorder(Origins):
         """Replace the stand-ins in what this run has created, and in what `others` lead to, by plain values."""
         for value in self.created.values():
             if type(value) is list:
-                unstack(value)
+                unstack(value, None)
         self.without_stand_ins([*self.created.values(), *others])
 
     def without_stand_ins(self, result: Any, refused: Callable[[Any], None] | None = None) -> Any:
         """`result` with no stand-ins in what it leads to.  They are also removed from functions that this run has created.
         refused: see stand_ins.without_stand_ins()."""
+        for items in self.stacked_lists:
+            unstack(items, None)
         return without_stand_ins([result, *[function() for function in self._functions]], self.is_outside, refused)[0]
 
     def release_created(self) -> None:

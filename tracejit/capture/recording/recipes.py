@@ -37,6 +37,8 @@ from tracejit.capture.policies import (
     makes_records,
     slots_of,
 )
+from tracejit.capture.recording.selected_rows import numbers_of, selected_rows, tensors_of
+from tracejit.capture.stacked_items import StackedItems
 from tracejit.capture.tensors import RecordingInterpreter
 from tracejit.capture.values import MODELS
 from tracejit.replay.ir import (
@@ -85,11 +87,7 @@ class Recipes:
         def tensor(value: PostProgramValue) -> Expr:
             if value.shares_source and self.recorder.is_outside(value.source):
                 return self.source(value.source)
-            positions = [i for i, output in enumerate(self.outputs) if output is value.source]
-            if not positions:
-                positions = [len(self.outputs)]
-                self.outputs.append(value.source)
-            return Name(f"out{positions[0]}")
+            return self._output(value.source)
 
         always = [number for number in self.recorder.extracted_numbers.post_program_numbers if number._post_program.may_warn]
         wanted = [*self.post_program_numbers, *always, *self.recorder.arrays.array_stores]
@@ -206,7 +204,18 @@ class Recipes:
         self.recorder.keep.append(value)
         return variable
 
+    def _output(self, tensor: Tensor) -> Expr:
+        """The expression of a tensor that the program gives and nothing else holds."""
+        at = next((k for k, output in enumerate(self.outputs) if output is tensor), len(self.outputs))
+        if at == len(self.outputs):
+            self.outputs.append(tensor)
+            self.recorder.keep.append(tensor)
+        return Name(f"out{at}")
+
     def _tensor(self, tensor: Tensor) -> Expr:
+        if (rows := self.recorder.ragged.deferred_rows(tensor)) is not None:
+            select = self.recorder.constant(selected_rows)
+            return self._define(tensor, select.call(self._output(rows.values), self._output(rows.inside)))
         self.recorder.ragged.escape(tensor)
         if self.interpreter.value_of(tensor) is None:
             self.recorder.stop("tensor_origin", "it is returned or stored")
@@ -258,8 +267,20 @@ class Recipes:
         else:
             method = "add" if cls is set else "append"
             for item in self._insertion_order(value) if cls is set else value:
-                self.statements.append(Evaluate(variable.method(method, self.expression(item))))
+                if type(item) is StackedItems:
+                    self.statements.append(Evaluate(variable.method("extend", self._items(item))))
+                else:
+                    self.statements.append(Evaluate(variable.method(method, self.expression(item))))
         return variable
+
+    def _items(self, items: StackedItems) -> Expr:
+        """The items of a list that are rows of a tensor."""
+        make = self.recorder.constant(tensors_of if items.holds is Tensor else numbers_of)
+        rows = self.recorder.ragged.deferred_rows(items.rows)
+        if rows is not None:
+            return make.call(self._output(rows.values), self._output(rows.inside))
+        self.recorder.ragged.escape(items.rows)
+        return make.call(self._output(items.rows), None)
 
     def _insertion_order(self, members: set[Any]) -> list[Any]:
         """The members of a set in an order of insertion that gives a set with the iteration order of this one.

@@ -29,6 +29,7 @@ from tracejit.capture.syntax.loops import (
     positions,
     private_lists,
     reads_end,
+    returned_lists,
     reversed_list_name,
     use_counts,
     without_ends,
@@ -107,6 +108,15 @@ class ExpressionRewriter(ast.NodeTransformer):
         self.gathered = gathered_names(node)
         self.lists = frozenset([x for x in private_lists(node) if self.mangle(x) in self.local - self.captured])
         self.joined_lists = self.lists - {reads_end(part) for part in walk(node)}  # private ones whose ends nothing reads
+        # Variables of what steps of outlined loops append -> the lists that get it, whose names `separate_lists` may have changed.
+        self.extended = {
+            call.args[1].id: call.args[0].id  # type: ignore[attr-defined]
+            for call in walk(node)
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == EXTENDED_LIST
+        }
+        returned = returned_lists(node, {x for x in self.extended.values() if self.mangle(x) in self.local - self.captured})
+        self.returned_names = {*[x for uses in returned.values() for x in uses]}
+        self.lists |= returned.keys()
         self.uses = use_counts(node)
         # "Recognised loops" have a LoopRecogniser in a variable of the instrumented code, "the variable of the loop" below.
         self.joining: set[ast.Call] = set()  # calls that join the list of a comprehension that has become a loop before them
@@ -173,6 +183,8 @@ class ExpressionRewriter(ast.NodeTransformer):
             loop, counter, ahead = self.computed_with[node]
             arguments = [ast.Name(loop, ast.Load()), ast.Constant(self.mangle(counter)), ast.Constant(ahead)]
             return self.located(self.entry_point("number_of_step", *arguments, node), node)
+        if node in self.returned_names:
+            return self.located(self.entry_point("returned_list", node), node)
         if name in self.local or any(name in names for names in self.comprehension_names):
             return self.located(self.entry_point("starred", node), node) if node.id in self.gathered else node
         if name in _FRAME_NAMES:
@@ -331,12 +343,12 @@ class ExpressionRewriter(ast.NodeTransformer):
             return self.located(self.entry_point("zero_argument_super", *names), node)
         if isinstance(function, ast.Name) and function.id == OUTLINED_LOOP:
             *arguments, lists = node.args
-            joined: list[ast.expr] = [ast.Constant(x.value in self.joined_lists) for x in lists.elts]  # type: ignore[attr-defined]
-            visited = [*map(self.visit, arguments), ast.Tuple(joined, ast.Load())]
+            names = [self.extended[x.value] for x in lists.elts]  # type: ignore[attr-defined]
+            grown = tuple([(name in self.lists, name in self.joined_lists) for name in names])
+            visited = [*map(self.visit, arguments), ast.Constant(grown)]  # type: ignore[arg-type]
             return self.located(self.entry_point("outlined_loop", *visited), node)
         if isinstance(function, ast.Name) and function.id == EXTENDED_LIST:
-            is_private = node.args[0].id in self.lists  # type: ignore[attr-defined]
-            return self.located(self.entry_point("extend_list", *map(self.visit, node.args), ast.Constant(is_private)), node)
+            return self.located(self.entry_point("extend_list", *map(self.visit, node.args)), node)
         if reversed_list_name(node) in self.lists:
             return self.located(self.entry_point("reverse_items", self.visit(function.value)), node)  # type: ignore[attr-defined]
         joins = node in self.joining or joined_list(node) in self.lists

@@ -7,7 +7,7 @@ A *counter* is a variable that steps use in three ways only: as a position that 
 (`xs[t]`, `xs[:, t + 1]`, `xs[n - 1 - t]`, `xs[t : t + 1]`); compared (`t > 0`), which has the same result from some step on; and
 computed with (`t * dt`).
 
-A *private list* is one that a function makes, appends to, hands to `stack`, `cat`, `sum` and `len`, and of which it otherwise
+A *private list* is one that a function makes, appends to, hands to `stack`, `cat`, `sum`, `tensor` and `len`, and of which it otherwise
 reads the first and the last item alone.  It need not hold its items one by one (capture/stacked_items.py)."""
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ __all__ = [
     "OUTLINED",
     "OUTLINED_LOOP",
     "UNBOUND",
+    "ListGrowth",
     "LoopNames",
     "PlainIf",
     "PlainTry",
@@ -50,6 +51,7 @@ __all__ = [
     "positions",
     "private_lists",
     "reads_end",
+    "returned_lists",
     "reversed_list_name",
     "use_counts",
     "uses_as_private",
@@ -69,6 +71,7 @@ _HANDLING = (ast.Try, ast.TryStar, ast.With, ast.AsyncWith)
 _SUSPENDING = (ast.Yield, ast.YieldFrom, ast.Await)
 _BRANCHES = (ast.If, ast.IfExp)
 _CONDITIONS = (*_BRANCHES, ast.While, ast.Assert, ast.Compare)
+_REPEATED = (ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _GROWING = (ast.Expr, ast.AugAssign, ast.Assign)
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.FloorDiv, ast.Mod)
 
@@ -219,10 +222,10 @@ def may_leave_by(node: ast.AST, how: type[ast.stmt] | tuple[type[ast.stmt], ...]
 
 
 def joined_list(node: ast.Call) -> str | None:
-    """The variable that a call hands to something named `stack`, `cat`, `sum` or `len`, or of which it joins the items
+    """The variable that a call hands to something named `stack`, `cat`, `sum`, `tensor` or `len`, or of which it joins the items
     backwards, `stack(name[::-1])`, or all but some at the ends, `stack(name[1:])`; None for any other call."""
     function = node.func.id if isinstance(node.func, ast.Name) else node.func.attr if isinstance(node.func, ast.Attribute) else ""
-    if not (function in JOINING or function == "len") or not node.args:
+    if function not in (*JOINING, "tensor", "len") or not node.args:
         return None
     found = _sliced(node.args[0]) or node.args[0]
     return found.id if isinstance(found, ast.Name) else None
@@ -272,6 +275,33 @@ def private_lists(node: FunctionNode) -> frozenset[str]:
     found = uses_as_private(node.body)
     arguments = {argument.arg for argument in walk(node.args) if isinstance(argument, ast.arg)}
     return frozenset([name for name, count in found.items() if name not in arguments and _uses(name, node.body) == count])
+
+
+def returned_lists(node: FunctionNode, names: Iterable[str]) -> dict[str, list[ast.expr]]:
+    """Those of `names` that are private lists but for this: the function returns them, as they are or in displays, `return xs, n`; with
+    these uses.  No loop and no comprehension names them."""
+    if isinstance(node, ast.Lambda):
+        return {}
+    found = uses_as_private(node.body)
+    repeated = [part for part in walk(node) if isinstance(part, _REPEATED)]
+    uses = [x for part in walk(node) if isinstance(part, ast.Return) and part.value is not None for x in _displayed(part.value)]
+    result: dict[str, list[ast.expr]] = {}
+    for name in names:
+        own: list[ast.expr] = [x for x in uses if isinstance(x, ast.Name) and x.id == name]
+        is_private = name in found and found[name] + len(own) == _uses(name, node.body)
+        if own and is_private and not any(name_uses(name, part) for part in repeated):
+            result[name] = own
+    return result
+
+
+def _displayed(node: ast.expr) -> Iterator[ast.expr]:
+    """An expression, or the parts of tuples, lists and dictionaries that it displays."""
+    match node:
+        case ast.Tuple(parts) | ast.List(parts) | ast.Dict(_, parts):
+            for part in parts:
+                yield from _displayed(part)
+        case _:
+            yield node
 
 
 def uses_as_private(body: Sequence[ast.stmt]) -> Mapping[str, int]:

@@ -15,8 +15,9 @@ that runs the steps (capture/branching_loops.py).
 
 The loops are those around given lines, from the outermost one inwards: a step is outlined in its turn when it is called.  The
 conditions are those of pieces.py, whose analysis of live variables this one uses.  The condition of a `while` loop becomes a part
-of its body.  A list that steps append one item to, and that nothing before or in the loop looks at, is no variable of the step:
-the step returns the item, and the items are put into the list after the loop.
+of its body.  A list that steps append to, and that nothing before or in the loop looks at, is no variable of the step: the step
+returns a tuple of the items that it appends, and all items are put into the list after the loop.  Where steps ask for its length,
+that is a variable, an integer.
 
 Not outlined: a `while` loop with `else`, and what pieces.py refuses."""
 
@@ -24,23 +25,25 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Final
 
 from tracejit.capture.syntax.convert import compiled_as, instrument, original_of
-from tracejit.capture.syntax.locate import Located, NotConvertible, declare, locate
+from tracejit.capture.syntax.locate import SCOPES, Located, NotConvertible, declare, locate
 from tracejit.capture.syntax.loops import (
     EXTENDED_LIST,
     OUTLINED,
     OUTLINED_LOOP,
     UNBOUND,
+    ListGrowth,
     PlainIf,
     PlainTry,
     list_growth,
     name_uses,
     names_of_new_lists,
+    reads_end,
 )
 from tracejit.capture.syntax.pieces import (
     BREAKS,
@@ -55,20 +58,13 @@ from tracejit.capture.syntax.pieces import (
     own_statements,
     set_location,
 )
-from tracejit.capture.syntax.tree_walk import walk
+from tracejit.capture.syntax.scopes import bound_names, declared_names
+from tracejit.capture.syntax.tree_walk import children, walk
 from tracejit.core.weak_table import WeakTable
 
 __all__ = [
-    "NO_STEP",
-    "STRICT_ZIP",
-    "WAYS",
-    "WHILE",
-    "OutlinedFunction",
-    "OutlinedLoop",
-    "convert_outlined",
-    "is_step",
-    "may_be_outlined",
-]
+    "NO_STEP", "STRICT_ZIP", "WAYS", "WHILE", "OutlinedFunction", "OutlinedLoop", "convert_outlined", "is_step", "may_be_outlined",
+]  # fmt: skip
 
 WAYS: Final = ("continues", "breaks", "returns")
 """What a step returns for the ways in which it ends: texts, which are part of a path, and no numbers that it computes."""
@@ -83,14 +79,16 @@ _PATTERNS: Final = {"range": (1, 2, 3), "enumerate": (1, 2), "zip": tuple(range(
 _ELEMENT: Final = f"{OUTLINED}element__"
 _WAY: Final = f"{OUTLINED}way__"
 _VALUES: Final = f"{OUTLINED}values__"
-_ITEM: Final = f"{OUTLINED}item_"
+_ITEMS: Final = f"{OUTLINED}items_"
+_LENGTH: Final = f"{OUTLINED}length_"
 _SUSPENDING: Final = (ast.Yield, ast.YieldFrom, ast.Await)
 
 
 @dataclass(frozen=True, slots=True)
 class OutlinedLoop:
     """A loop and its step.  code: of the step, a function of the element (if the loop has elements) and of the variables
-    `live_ins`; it returns (one of WAYS, (values of `live_outs`, items)).  items: number of lists that steps append an item to.
+    `live_ins`; it returns (one of WAYS, (values of `live_outs`, a tuple of items for each list)).  items: number of lists that steps
+    append to.  measured: which of these steps ask for their lengths.
     read_after: the variables among `live_outs` that are read after the loop, too.  has_elements: whether it is a `for` loop.
     branches: whether it is around one of the lines; other loops in steps are outlined in case that values decide how many steps they
     have.  line: of its header."""
@@ -99,6 +97,7 @@ class OutlinedLoop:
     live_ins: tuple[str, ...]
     live_outs: tuple[str, ...]
     items: int
+    measured: frozenset[int]
     read_after: frozenset[str]
     has_elements: bool
     branches: bool
@@ -113,8 +112,8 @@ class OutlinedFunction:
     loops: tuple[OutlinedLoop, ...]
 
 
-_outlined: WeakTable[dict[frozenset[int], OutlinedFunction | None]] = WeakTable()  # original code -> by lines
-
+# Original code -> by lines, and whether `len` is a global of the module.
+_outlined: WeakTable[dict[tuple[frozenset[int], bool], OutlinedFunction | None]] = WeakTable()
 
 _steps: WeakTable[bool] = WeakTable()  # codes of steps
 
@@ -138,11 +137,12 @@ def convert_outlined(code: CodeType, lines: frozenset[int], names: dict[str, Any
     known = _outlined.get(code)
     if known is None:
         known = _outlined[code] = {}
-    if lines not in known:
+    key = lines, "len" in names
+    if key not in known:
         located = locate(code, names)
         loops = outline_loops(code, located, lines, names)
-        known[lines] = OutlinedFunction(instrument(code, located), tuple(loops)) if loops else None
-    return known[lines]
+        known[key] = OutlinedFunction(instrument(code, located), tuple(loops)) if loops else None
+    return known[key]
 
 
 def outline_loops(code: CodeType, located: Located, lines: Collection[int], names: Collection[str]) -> list[OutlinedLoop]:
@@ -188,9 +188,14 @@ class _Loop:
         loop = self.loop
         if isinstance(loop, ast.While) and loop.orelse:
             return None
-        body, lists = self._body()
+        lists = self._grown_lists()
+        items = {name: f"{_ITEMS}{self.loop.lineno}_{k}__" for k, name in enumerate(lists)}
+        asked = {name for name in lists if any(self._lengths(name, part) for part in self._asked())}
+        lengths = {name: f"{_LENGTH}{self.loop.lineno}_{k}__" for k, name in enumerate(lists) if name in asked}
         before = loop.body, getattr(loop, "target", None)
-        loop.body = body
+        measuring = [_assigned(length, _length(name), loop) for name, length in lengths.items()]
+        _replace_statement(self.node, loop, [*measuring, loop])
+        loop.body = body = self._body(items, lengths)
         if isinstance(loop, ast.For):
             loop.target = ast.copy_location(ast.Name(_ELEMENT, ast.Store()), loop.target)
         try:
@@ -198,49 +203,47 @@ class _Loop:
             later = self._read_after()
             given, left, self.unbound = outliner.live_names_of_loop(loop, later)
             given = [name for name in given if name != _ELEMENT]
-            left = [name for name in left if name not in lists.values() and name != _ELEMENT]
-            step = self._step(body, given, left, list(lists))
+            left = [name for name in left if name not in lists and name != _ELEMENT]
+            step = self._step(body, given, left, [*items.values()])
         except (NoPiece, NotConvertible):
             loop.body = before[0]
             if isinstance(loop, ast.For):
                 loop.target = before[1]  # type: ignore[assignment]
+            for statement in measuring:
+                _replace_statement(self.node, statement, [])
             return None
-        self._replace(number, given, left, lists)
+        self._replace(number, given, left, items)
         return OutlinedLoop(
             step,
             tuple(given),
             tuple(left),
             len(lists),
+            frozenset([k for k, name in enumerate(lists) if name in asked]),
             frozenset(later) & {*left},
             isinstance(loop, ast.For),
             self.branches,
             loop.lineno,
         )
 
-    def _body(self) -> tuple[list[ast.stmt], dict[str, str]]:
-        """(the body of the step; variable of an item -> the list that it is appended to)."""
+    def _asked(self) -> list[ast.AST]:
+        """What each step evaluates."""
+        return [*self.loop.body, *([self.loop.test] if isinstance(self.loop, ast.While) else [])]
+
+    def _body(self, items: dict[str, str], lengths: dict[str, str]) -> list[ast.stmt]:
+        """The body of the step.  items, lengths: by lists, the variables of what it appends to them, and of their lengths."""
         loop = self.loop
-        lists: dict[str, str] = {}
-        body: list[ast.stmt] = []
-        for statement in loop.body:
-            name = self._appended(statement)
-            if name is None:
-                body.append(statement)
-                continue
-            item = f"{_ITEM}{len(lists)}__"
-            lists[item] = name
-            value = statement.value.args[0]  # type: ignore[attr-defined]
-            body.append(ast.copy_location(ast.Assign([ast.copy_location(ast.Name(item, ast.Store()), value)], value), statement))
+        collecting = _Collecting(items, lengths)
+        body = collecting.block(copy.deepcopy(loop.body))
+        first = [_assigned(x, ast.Tuple([], ast.Load()), loop.body[0]) for x in items.values()]
         if isinstance(loop, ast.For):
             element = ast.copy_location(ast.Name(_ELEMENT, ast.Load()), loop.target)
-            first: ast.stmt = ast.Assign([loop.target], element)
-            body.insert(0, ast.copy_location(first, loop.target))
-        elif not (isinstance(loop.test, ast.Constant) and loop.test.value):
-            test = loop.test
-            negated = ast.copy_location(ast.UnaryOp(ast.Not(), test), test)
-            first = ast.If(negated, [ast.copy_location(ast.Break(), test)], [])
-            body.insert(0, ast.copy_location(first, test))
-        return body, lists
+            return [*first, ast.copy_location(ast.Assign([loop.target], element), loop.target), *body]
+        if isinstance(loop.test, ast.Constant) and loop.test.value:
+            return [*first, *body]
+        test = loop.test
+        negated = ast.copy_location(ast.UnaryOp(ast.Not(), collecting.visit(copy.deepcopy(test))), test)
+        ended = ast.copy_location(ast.If(negated, [ast.copy_location(ast.Break(), test)], []), test)
+        return [*first, ended, *body]
 
     def _read_after(self) -> set[str]:
         """The variables that the function may read after the loop: all that a loop around it reads, but not those that a later loop
@@ -277,23 +280,49 @@ class _Loop:
         visit(self.node, frozenset())
         return names
 
-    def _appended(self, statement: ast.stmt) -> str | None:
-        """The list that a statement of the body appends an item to, if nothing else in the body names it, no statement of the body
-        leaves the loop or the step, and the function only makes it before the loop."""
-        growth = list_growth(statement)
-        if growth is None or growth.in_front or not isinstance(statement, ast.Expr) or not isinstance(self.loop, ast.For):
-            return None
-        name, loop = growth.name, self.loop
-        if sum(len(name_uses(name, part)) for part in loop.body) != 1 or name_uses(name, growth.item):
-            return None
-        leaving = (ast.Break, ast.Continue, ast.Return, ast.Raise)
-        if any(isinstance(part, leaving) for statement in loop.body for part in own_statements(statement)):
-            return None
-        made = [x for part in walk(self.node) for x in names_of_new_lists(part)]
-        before = [x for x in name_uses(name, self.node) if x.lineno < loop.lineno]
-        if name not in made or len(before) != sum(isinstance(x.ctx, ast.Store) for x in before):
-            return None
-        return name
+    def _grown_lists(self) -> list[str]:
+        """The lists that steps append to, outside of nested loops, and do nothing else with but ask for their lengths."""
+        asked, grown = self._asked(), [*_growths(self.loop.body)]
+        return [
+            name
+            for name in dict.fromkeys([growth.name for growth in grown])
+            if sum(growth.uses for growth in grown if growth.name == name) + sum(len(self._lengths(name, x)) for x in asked)
+            == sum(len(name_uses(name, x)) for x in asked)
+            and self._is_new(name)
+        ]
+
+    def _lengths(self, name: str, part: ast.AST) -> list[ast.Call]:
+        """The calls `len(name)` in a part of the function; none where `len` may be another function."""
+        if "len" in bound_names(self.node) or "len" in self.names or "len" in self.code.co_freevars:
+            return []
+        return [x for x in walk(part) if isinstance(x, ast.Call) and _is_length(x, {name})]
+
+    def _is_new(self, name: str) -> bool:
+        """Whether a list is one that the function has made before the loop, and that nothing else can reach in the loop: between the two
+        the function only appends to it, asks for its length, and reads items at its ends."""
+        around = _blocks_around(self.node, self.loop)
+        made = [(k, at) for k, (block, end) in enumerate(around) for at in range(end) if name in names_of_new_lists(block[at])]
+        inside = [x for x in walk(self.node) if isinstance(x, (*SCOPES, ast.GeneratorExp)) and x is not self.node]
+        shared = set().union(*declared_names(self.node))
+        if not made or name in shared or any(name_uses(name, x) for x in inside):
+            return False
+        depth, at = made[-1]
+        block, end = around[depth]
+        is_repeated = any(isinstance(x[k], ast.For | ast.While) and x[k] is not self.loop for x, k in around[depth:])
+        between: list[ast.AST] = [*block[at : end + is_repeated]]
+        if not is_repeated:
+            between += [statement for inner, k in around[depth + 1 :] for statement in inner[:k]]
+            between += [self.loop.iter] if isinstance(self.loop, ast.For) else []
+        parts = [x for part in between for x in walk(part)]
+        if any(name in (getattr(x, "name", None), getattr(x, "asname", None), getattr(x, "rest", None)) for x in parts):
+            return False
+        known = sum(
+            [*names_of_new_lists(x)].count(name)
+            + (growth.uses if (growth := list_growth(x)) is not None and growth.name == name else 0)
+            + (reads_end(x) == name)
+            for x in parts
+        )
+        return known + sum(len(self._lengths(name, x)) for x in between) == sum(len(name_uses(name, x)) for x in between)
 
     def _step(self, body: Sequence[ast.stmt], given: Sequence[str], left: Sequence[str], items: Sequence[str]) -> CodeType:
         """The code of the step.  Raises NotConvertible."""
@@ -313,13 +342,14 @@ class _Loop:
         _steps[code] = True
         return code
 
-    def _replace(self, number: int, given: Sequence[str], left: Sequence[str], lists: dict[str, str]) -> None:
-        """Replace the statement by a call of the entry point, and statements that store what it gives."""
+    def _replace(self, number: int, given: Sequence[str], left: Sequence[str], items: dict[str, str]) -> None:
+        """Replace the statement by a call of the entry point, and statements that store what it gives.  items: by lists, the variables
+        of what steps have appended."""
         loop = self.loop
         pattern, parts = (WHILE, []) if isinstance(loop, ast.While) else _pattern(loop.iter)
         header = ast.Tuple(parts, ast.Load())
         values = ast.Tuple([ast.Name(x, ast.Load()) for x in given], ast.Load())
-        names = ast.Tuple([ast.Constant(x) for x in lists.values()], ast.Load())
+        names = ast.Tuple([ast.Constant(x) for x in items.values()], ast.Load())
         arguments = [ast.Constant(number), ast.Constant(pattern), header, values, names]
         call = ast.Call(ast.Name(OUTLINED_LOOP, ast.Load()), arguments, [])
         pair = ast.Tuple([ast.Name(_WAY, ast.Store()), ast.Name(_VALUES, ast.Store())], ast.Store())
@@ -333,14 +363,14 @@ class _Loop:
         if leaves:
             statements.append(if_way(RETURNS, [ast.Return(ast.Name(_VALUES, ast.Load()))]))
         stores: list[ast.stmt] = []
-        if left or lists:
-            targets: list[ast.expr] = [ast.Name(x, ast.Store()) for x in (*left, *lists)]
+        if left or items:
+            targets: list[ast.expr] = [ast.Name(x, ast.Store()) for x in (*left, *items.values())]
             stores.append(ast.Assign([ast.Tuple(targets, ast.Store())], ast.Name(_VALUES, ast.Load())))
-        for item, name in lists.items():
-            extend = ast.Call(ast.Name(EXTENDED_LIST, ast.Load()), [ast.Name(name, ast.Load()), ast.Name(item, ast.Load())], [])
+        for name, more in items.items():
+            extend = ast.Call(ast.Name(EXTENDED_LIST, ast.Load()), [ast.Name(name, ast.Load()), ast.Name(more, ast.Load())], [])
             stores.append(ast.Expr(extend))
-        if lists:
-            stores.append(ast.Assign([ast.Name(x, ast.Store()) for x in lists], ast.Constant(None)))
+        if items:
+            stores.append(ast.Assign([ast.Name(x, ast.Store()) for x in items.values()], ast.Constant(None)))
         if stores:
             statements.append(if_way(NO_STEP, stores, equal=False))
         statements += [_unbound_again(x) for x in self.unbound]
@@ -367,6 +397,80 @@ def _pattern(header: ast.expr) -> tuple[Any, list[ast.expr]]:
     parts = [_pattern(x) if k < iterables else (None, [x]) for k, x in enumerate(header.args)]
     name = STRICT_ZIP if header.keywords else name
     return (name, tuple([pattern for pattern, _ in parts])), [header.func, *[x for _, values in parts for x in values]]
+
+
+class _Collecting(ast.NodeTransformer):
+    """Replaces what statements do with lists: an item that is appended is added to a tuple, and counted."""
+
+    def __init__(self, items: dict[str, str], lengths: dict[str, str]) -> None:
+        """items, lengths: by lists, the variables of the tuples, and of the lengths."""
+        self._items, self._lengths = items, lengths
+
+    def block(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
+        visited = [self.visit(statement) for statement in statements]
+        return [x for part in visited for x in (part if isinstance(part, list) else [part])]
+
+    def _statement(self, node: ast.stmt) -> ast.stmt | list[ast.stmt]:
+        growth = list_growth(node)
+        if growth is None or growth.name not in self._items:
+            self.generic_visit(node)
+            return node
+        items, length = self._items[growth.name], self._lengths.get(growth.name)
+        added = ast.Tuple([self.visit(growth.item)], ast.Load())
+        grown = [_assigned(items, ast.BinOp(ast.Name(items, ast.Load()), ast.Add(), added), node)]
+        if length is not None:
+            grown.append(_assigned(length, ast.BinOp(ast.Name(length, ast.Load()), ast.Add(), ast.Constant(1)), node))
+        return grown
+
+    visit_Expr = visit_AugAssign = visit_Assign = _statement
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        if _is_length(node, self._lengths):
+            return ast.copy_location(ast.Name(self._lengths[node.args[0].id], ast.Load()), node)  # type: ignore[attr-defined]
+        self.generic_visit(node)
+        return node
+
+
+def _is_length(node: ast.AST, names: Collection[str]) -> bool:
+    """Whether an expression is `len(name)`, of one of these names."""
+    match node:
+        case ast.Call(ast.Name("len"), [ast.Name(name)], []):
+            return name in names
+    return False
+
+
+def _length(name: str) -> ast.expr:
+    return ast.Call(ast.Name("len", ast.Load()), [ast.Name(name, ast.Load())], [])
+
+
+def _assigned(name: str, value: ast.expr, like: ast.stmt) -> ast.stmt:
+    """`name = value`, at the position of another statement."""
+    statement = ast.Assign([ast.Name(name, ast.Store())], value)
+    set_location(statement, like)
+    return statement
+
+
+def _growths(body: Sequence[ast.AST]) -> Iterator[ListGrowth]:
+    """What statements append to lists, but for those in nested loops and definitions."""
+    for part in body:
+        growth = list_growth(part)
+        if growth is not None and not growth.in_front:
+            yield growth
+        elif not isinstance(part, (ast.For, ast.While, *SCOPES)):
+            yield from _growths(children(part))
+
+
+def _blocks_around(node: ast.AST, sought: ast.stmt) -> list[tuple[list[ast.stmt], int]]:
+    """The blocks around a statement of a function, from the outermost one inwards, each with the position of what has it in it."""
+    for part in (node, *getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+        for field in ("body", "orelse", "finalbody"):
+            block: Any = getattr(part, field, None)
+            for at, statement in enumerate(block if isinstance(block, list) else ()):
+                if statement is sought:
+                    return [(block, at)]
+                if inner := _blocks_around(statement, sought):
+                    return [(block, at), *inner]
+    return []
 
 
 def _marked_unbound(name: str) -> ast.stmt:

@@ -1,0 +1,385 @@
+"""capture/appended_items.py: lists that grow in loops whose steps take different paths, compiled as one node, against eager."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracejit as T
+from tests.branching_programs import agrees, assert_equal, density, normal, outcome, outlined
+from tests.test_branching_loops import messages
+from tests.test_gradients_of_branching_loops import weight
+
+
+def rejection(n: int) -> Any:
+    samples: list[Any] = []
+    while len(samples) < n:
+        x = T.randn(3)
+        if T.rand(()) < density(x):
+            samples.append(x)
+    return T.stack(samples)
+
+
+def rejection_of_many(n: int) -> Any:
+    samples, tries = [], 0
+    while len(samples) < n and tries < 500:
+        tries += 1
+        x = T.rand(2)
+        if x.sum() < 1:
+            samples.append(x)
+            samples += [1 - x]
+    return T.cat(samples), tries, len(samples)
+
+
+def found_in_time(n: int) -> Any:
+    found = []
+    for _ in range(500):
+        x = T.randn(2)
+        if x.sum() > 1.5:
+            found.append(x)
+            if len(found) == n:
+                break
+    return T.stack(found)
+
+
+def thinned(x: Any, n: int) -> Any:
+    kept = []
+    for _ in range(n):
+        x = 0.9 * x + T.randn(3)
+        if x.sum() > 0:
+            kept.append(x)
+    return T.stack(kept).mean(0), len(kept)
+
+
+def after_continue(xs: Any) -> Any:
+    kept = []
+    for x in xs:
+        if x.sum() < 0:
+            continue
+        kept.append(x * 2)
+    kept = T.stack(kept)
+    return (kept * kept).sum(), kept.amax(0)
+
+
+def before_break(xs: Any) -> Any:
+    kept, total = [], 0.0
+    for x in xs:
+        total = total + x.abs().sum().item()
+        kept.append(x * total)
+        if total > 9:
+            break
+    return T.stack(kept).sum(0), total
+
+
+def two_in_some_steps(xs: Any) -> Any:
+    kept: list[Any] = [xs[0]]
+    for x in xs:
+        kept.append(x * 0.5)
+        if x.sum() > 0:
+            kept.append(x * 2)
+    return T.cat(kept).sum(), len(kept)
+
+
+def in_either_branch(xs: Any) -> Any:
+    kept, others = [], []
+    for x in xs:
+        if x.sum() > 0:
+            kept.append(x)
+        else:
+            others.append(x)
+    if not others:
+        return len(kept)
+    return T.stack(kept).sum(0) - T.stack(others).sum(0), len(kept) - len(others)
+
+
+def trajectory(y: Any, t: float, end: float, dt: float) -> Any:
+    ys, ts = [y], [t]
+    while t < end:
+        error = (y.sin() * dt).abs().max().item()
+        t, y = (t + dt, y - dt * y.sin()) if error < 0.1 else (t, y + 0)
+        dt = dt * (1.2 if error < 0.05 else 0.7)
+        ys.append(y)
+        ts.append(t)
+    return T.stack(ys).sum(0), T.tensor(ts).sum(), len(ts)
+
+
+def rows_of_a_state(xs: Any) -> Any:
+    """Items that are views of what steps carry on."""
+    state, seen = xs[0] * 1, []
+    for x in xs:
+        state = state + x if x.sum() > 0 else state * 0.5
+        seen.append(state[0])
+    return T.stack(seen), state
+
+
+def integers(xs: Any) -> Any:
+    at = []
+    for k, x in enumerate(xs):
+        if x > 0:
+            at.append(k)
+    return T.tensor(at).sum(), len(at)
+
+
+def first_of_other_kind(xs: Any) -> Any:
+    best, improved = None, []
+    for x in xs:
+        if best is None or x.sum() > best.sum():
+            best = x + 0
+            improved.append(best)
+    return T.stack(improved).sum(0), len(improved)
+
+
+def steps(k: int) -> tuple[Any, ...]:
+    return (normal(k, 12, 3),)
+
+
+SEEN: list[int] = []
+PROGRAMS: dict[Any, Any] = {
+    rejection: lambda k: (9,),
+    rejection_of_many: lambda k: (10,),
+    found_in_time: lambda k: (7,),
+    thinned: lambda k: (T.ones(3), 20),
+    after_continue: steps,
+    before_break: lambda k: (normal(k, 20, 3),),
+    two_in_some_steps: steps,
+    in_either_branch: lambda k: (normal(k, 20, 3),),
+    trajectory: lambda k: (normal(k, 3), 0.0, 2.0, 0.1),
+    rows_of_a_state: steps,
+    integers: lambda k: (normal(k, 20),),
+    first_of_other_kind: steps,
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
+def test_a_list_that_some_steps_append_to_is_an_output_of_one_node(program: Any) -> None:
+    compiled = agrees(program, PROGRAMS[program], recordings=6, calls=14)
+    assert not compiled.reasons, compiled.explain()
+
+
+def list_of_samples(n: int) -> Any:
+    samples: list[Any] = []
+    while len(samples) < n:
+        x = T.randn(3)
+        if T.rand(()) < density(x):
+            samples.append(x)
+    return samples
+
+
+def list_and_stack(xs: Any) -> Any:
+    kept: list[Any] = [xs[0]]
+    times = []
+    for k, x in enumerate(xs):
+        if x.sum() > 0:
+            kept.append(x * 2)
+            times.append(0.5 * k)
+    if not times:
+        return None
+    return {"kept": kept, "times": times}, T.stack(kept), len(times), T.tensor(times)
+
+
+def whole_trajectory(y: Any, t: float, end: float, dt: float) -> Any:
+    ys, ts = [y], [t]
+    while t < end:
+        error = (y.sin() * dt).abs().max().item()
+        t, y = (t + dt, y - dt * y.sin()) if error < 0.1 else (t, y + 0)
+        dt = dt * (1.2 if error < 0.05 else 0.7)
+        ys.append(y)
+        ts.append(t)
+    return T.stack(ys), ts, ys
+
+
+RETURNED: dict[Any, Any] = {
+    list_of_samples: lambda k: (9,),
+    list_and_stack: lambda k: (normal(k, 20, 3),),
+    whole_trajectory: lambda k: (normal(k, 3), 0.0, 2.0, 0.1),
+}
+
+
+@pytest.mark.parametrize("program", RETURNED, ids=lambda f: f.__name__)
+def test_a_list_is_returned_with_as_many_items_as_each_call_appends(program: Any) -> None:
+    compiled = agrees(program, RETURNED[program], recordings=6, calls=14)
+    assert not compiled.reasons, compiled.explain()
+    if program is not list_of_samples:
+        assert len({outcome(program, RETURNED[program](k), k)[1] for k in range(14)}) > 3  # lengths
+
+
+def test_what_a_call_returned_is_no_part_of_what_the_next_call_returns() -> None:
+    compiled = outlined(list_and_stack)
+    results = [outcome(compiled, (normal(k, 20, 3),), k) for k in range(6)]
+    for k, result in enumerate(results):
+        assert_equal(outcome(list_and_stack, (normal(k, 20, 3),), k), result)
+    found = compiled(normal(0, 20, 3))
+    found[0]["kept"][1].add_(1)
+    found[0]["times"].append(0)
+    assert_equal(outcome(list_and_stack, (normal(1, 20, 3),), 1), outcome(compiled, (normal(1, 20, 3),), 1))
+
+
+def test_a_function_that_calls_one_that_returns_a_list_gets_its_items() -> None:
+    def middle(n: int) -> Any:
+        samples = list_of_samples(n)
+        return samples[n // 2] + samples[0], len(samples)
+
+    compiled = agrees(middle, lambda k: (9,), list_of_samples, recordings=6, calls=12)
+    assert not compiled.reasons, compiled.explain()
+
+
+@pytest.mark.parametrize("backend", ["reference", "interpret", "numba"])
+def test_every_backend_keeps_items_of_some_steps(backend: str) -> None:
+    agrees(rejection, lambda k: (4,), recordings=6, calls=10, backend=backend)
+    agrees(list_and_stack, lambda k: (normal(k, 9, 3),), recordings=6, calls=10, backend=backend)
+
+
+def test_by_itself_a_long_loop_is_recorded_again_as_one_node() -> None:
+    for program, given, recordings in ((rejection, (100,), 3), (thinned, (T.ones(3), 300), 2), (whole_trajectory, None, 6)):
+        compiled = T.compile(program, wait=True)
+        of_call = (lambda k: (normal(k, 3), 0.0, 20.0, 0.1)) if given is None else lambda k, given=given: given
+        agrees(program, of_call, compiled=compiled, recordings=recordings, calls=14)
+        assert compiled.stats.piecewise_calls == 0 and not compiled.reasons, compiled.explain()
+
+
+# -- gradients
+def weighted(w: Any, xs: Any) -> Any:
+    h, kept = xs[0] * 1.0, []
+    for x in xs:
+        h = h * 0.5 if h.sum() > x.sum() else h + x
+        if x.sum() > 0:
+            kept.append((h * w).sqrt())
+    return T.stack(kept).nan_to_num().sum(), len(kept)
+
+
+def until_enough(w: Any, n: int) -> Any:
+    kept: list[Any] = []
+    while len(kept) < n:
+        x = T.randn(3)
+        if x.sum() > 0:
+            kept.append(x * w)
+    return T.stack(kept).sum(0)
+
+
+def states(w: Any, xs: Any) -> Any:
+    h, seen = w * 1.0, []
+    for x in xs:
+        h = h * x if x.sum() > 0 else h + w
+        seen.append(h)
+        if h.abs().sum() > 20:
+            break
+    return T.stack(seen)
+
+
+def test_gradients_go_through_items_of_some_steps() -> None:
+    for program, given in (
+        (weighted, lambda k: (weight(k, 3), normal(k, 12, 3))),
+        (until_enough, lambda k: (weight(k, 3), 6)),
+        (states, lambda k: (weight(k, 3), normal(k, 12, 3))),
+    ):
+        compiled = outlined(program)
+        for k in range(12):
+            gradients = []
+            for f in (program, compiled):
+                T.manual_seed(k)
+                arguments: Any = given(k)
+                result = f(*arguments)
+                total = result[0] if type(result) is tuple else result
+                total.sum().backward()
+                gradients.append([total.detach(), arguments[0].grad])
+            for x, y in zip(*gradients, strict=True):
+                np.testing.assert_allclose(x.numpy(), y.numpy(), rtol=2e-5, atol=1e-6)
+        assert compiled.stats.compiled_calls > 5 and not compiled.reasons, compiled.explain()
+
+
+# -- what is none
+def kept_and_left(xs: Any) -> Any:
+    kept, last = [], None
+    for x in xs:
+        y = x * 2
+        if y.sum() > 0:
+            last = y
+            kept.append(y)
+    return kept, last
+
+
+def kept_twice(xs: Any) -> Any:
+    kept = []
+    for x in xs:
+        y = x * 2
+        if y.sum() > 0:
+            kept.append(y)
+        kept.append(y)
+    return kept
+
+
+def kinds(xs: Any) -> Any:
+    kept: list[Any] = []
+    for x in xs:
+        kept.append(x.sum().item() if x.sum() > 0 else 0)
+    return kept
+
+
+def texts(xs: Any) -> Any:
+    kept = []
+    for x in xs:
+        if x.sum() > 0:
+            kept.append("large")
+    return len(kept)
+
+
+def in_a_nested_loop(xs: Any) -> Any:
+    total = xs[0] * 0
+    for x in xs:
+        kept: list[Any] = []
+        for k in range(5):
+            if x.sum() > 0.3 * k:
+                kept.append(x * k)
+        total = total + len(kept)
+    return total
+
+
+def before_it_is_written(xs: Any) -> Any:
+    total, kept = xs[0] * 0, []
+    for x in xs:
+        if x.sum() > 0:
+            kept.append(total)
+        else:
+            total.add_(x)
+    return T.stack(kept)
+
+
+REFUSED: dict[Any, str] = {
+    kept_and_left: "an item of a list that is more than joined is a variable, too",
+    kept_twice: "an item of a list that is more than joined is there twice",
+    kinds: "items of a list differ in shape, dtype or type",
+    texts: "a step appends a str to a list",
+    in_a_nested_loop: "some steps append to a list, or values decide how many steps do, in a loop in a loop",
+    before_it_is_written: "",
+}
+
+
+@pytest.mark.parametrize("program", REFUSED, ids=lambda f: f.__name__)
+def test_what_cannot_be_kept_is_refused_with_a_reason(program: Any) -> None:
+    compiled = outlined(program)
+    for k in range(6):
+        assert_equal(outcome(program, steps(k), k), outcome(compiled, steps(k), k))
+    assert REFUSED[program] in messages(compiled) and compiled.reasons, compiled.explain()
+
+
+def refused_late(x: Any, n: int) -> Any:
+    times, kept = [0.5], []
+    t, best = 0.5, None
+    for _ in range(n):
+        t = t + x.abs().sum().item()
+        times.append(t)
+        best = x if best is None else best
+        x = 0.9 * x + T.randn(3)
+        if x.sum() > 1.5:
+            SEEN.append(1)
+        if x.sum() > 0:
+            kept.append(t)
+    return T.tensor(times), kept, times
+
+
+def test_where_a_recording_stops_items_are_numbers_and_tensors() -> None:
+    compiled = outlined(refused_late)
+    for k in range(10):
+        assert_equal(outcome(refused_late, (normal(k, 3), 10), k), outcome(compiled, (normal(k, 3), 10), k))

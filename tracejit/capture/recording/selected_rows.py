@@ -1,0 +1,28 @@
+"""What an entry makes of rows of tensors of the program once it has run: tensors and lists whose sizes data decides.
+
+Nothing else in the call depends on how many rows there are (handlers/ragged.py).  What is made has memory of its own, as in eager mode."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracejit.tensor import Tensor
+from tracejit.tensor.base import wrap
+
+__all__ = ["numbers_of", "selected_rows", "tensors_of"]
+
+
+def selected_rows(rows: Tensor, inside: Tensor) -> Tensor:
+    """The rows that a vector of bools selects."""
+    return wrap(rows._array[inside._array])
+
+
+def tensors_of(rows: Tensor, inside: Tensor | None) -> list[Tensor]:
+    """Each of these rows, all if `inside` is None, as a tensor."""
+    array = rows._array if inside is None else rows._array[inside._array]
+    return [wrap(array[k, ...].copy()) for k in range(len(array))]
+
+
+def numbers_of(rows: Tensor, inside: Tensor | None) -> list[Any]:
+    """The same for numbers."""
+    return (rows._array if inside is None else rows._array[inside._array]).tolist()  # type: ignore[no-any-return]
