@@ -615,6 +615,121 @@ def test_a_call_of_more_steps_than_there_is_room_for_is_recorded_with_more_room(
     assert compiled.stats.traces == 2 and compiled.stats.compiled_calls == 7, compiled.explain()
 
 
+# -- results that are made of each other
+def bounced(x: Any, v: Any, w: Any, n: int) -> Any:  # symplectic Euler: the step makes `x` of `v`, unless it bounces
+    x, v = x * 1.0, v * 1.0
+    for _ in range(n):
+        v = v - 0.75 * (x * w)
+        x = x + 0.75 * v
+        if x[0] < 1:
+            x, v = 2 - x, v * -0.875
+    return x, v
+
+
+def energy(x: Any, v: Any, w: Any, n: int) -> Any:
+    x, v = bounced(x, v, w, n)
+    return (x * x * w).sum() + (v * v).sum()
+
+
+def force(x: Any, v: Any, w: Any, n: int) -> Any:  # `v` is made of another `x`
+    x, v = bounced(x, v, w, n)
+    return T.autograd.grad((x * x * x).sum(), x)[0] * v.detach()
+
+
+def states_and_items(x: Any, v: Any, w: Any, n: int) -> Any:
+    x, v, items = x * 1.0, v * 1.0, []
+    for _ in range(n):
+        v = v - 0.5 * (x * w)
+        x = x + 0.5 * v if x.sum() > 0 else -x
+        items.append(x)
+    return x, v, T.stack(items)
+
+
+def both_of(k: int, n: int = 9) -> tuple[Any, ...]:
+    return weight(k, 3), weight(k + 9, 3), weight(k + 5, 3), n
+
+
+@pytest.mark.parametrize("function", [energy, force], ids=lambda f: f.__name__)
+def test_results_may_be_made_of_each_other_in_a_step(function: Any) -> None:
+    compiled = outlined(function, bounced)
+    for k in range(8):
+        assert_same(outcome(function, both_of(k), k), outcome(compiled, both_of(k), k), exact=False)
+    assert compiled.stats.traces <= 3 and not compiled.stats.piecewise_calls and not compiled.reasons, compiled.explain()
+    assert all(loops_of_paths(compiled))
+
+
+def by_leaves(results: Any, given: Any) -> Any:
+    sum((x * x).sum() for x in results).backward()
+    return [x.grad for x in given]
+
+
+def by_the_other(results: Any, given: Any) -> Any:
+    return [y for x in results for y in T.autograd.grad(x.sum(), [*results, *given], retain_graph=True, allow_unused=True)]
+
+
+def by_both(results: Any, given: Any) -> Any:
+    return T.autograd.grad(sum((x * x).sum() for x in results), [*results, *given])
+
+
+def hooks(results: Any, given: Any) -> Any:
+    seen: list[Any] = []
+    for k, x in enumerate(results, 2):
+        x.register_hook(lambda g, k=k: seen.append(g.detach() * k) or g * 2)
+    sum((x * x).sum() for x in results).backward()
+    return [*seen, *[x.grad for x in given]]
+
+
+def retained(results: Any, given: Any) -> Any:
+    results[1].retain_grad()
+    (results[0] * results[1]).sum().backward(retain_graph=True)
+    results[0].sum().backward(inputs=[results[1], given[2]])
+    return [results[1].grad, *[x.grad for x in given]]
+
+
+def not_entered(results: Any, given: Any) -> Any:  # where `x` is not made of `v`, the pass frees nothing
+    loss = (results[0] * results[0]).sum()
+    return [*T.autograd.grad(loss, results[1], allow_unused=True, retain_graph=True), *T.autograd.grad(loss, given)]
+
+
+def twice_by_one(results: Any, given: Any) -> Any:
+    (first,) = T.autograd.grad((results[0] * results[0]).sum(), results[1], create_graph=True, allow_unused=True)
+    return [None, *T.autograd.grad(results[1].sum(), given)] if first is None else [
+        first.detach(), *T.autograd.grad((first * first).sum(), given, allow_unused=True)
+    ]  # fmt: skip
+
+
+def after_a_change(results: Any, given: Any) -> Any:  # the steps have saved what is changed; those that add have saved nothing
+    with T.no_grad():
+        given[2].add_(1.0)
+    found: list[Any] = []
+    for wanted in (results[1], given[0]):
+        try:
+            found += T.autograd.grad(results[0].sum(), wanted, retain_graph=True, allow_unused=True)
+        except RuntimeError as error:
+            assert "modified by an inplace operation" in str(error)
+            found.append(None)
+    return found
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [by_leaves, by_the_other, by_both, hooks, retained, not_entered, twice_by_one, after_a_change],
+    ids=lambda f: f.__name__,
+)
+@pytest.mark.parametrize(("function", "n"), [(bounced, 0), (states_and_items, 7)], ids=["bounced", "items"])
+def test_a_result_has_the_gradients_of_the_step_that_made_another_one_of_it(function: Any, n: int, ask: Any) -> None:
+    compiled, kinds = outlined(function), set()
+    for k in range(9):
+        expected, found = [list(ask(f(*given), given[:3])) for f in (function, compiled) for given in [both_of(k, n or k + 1)]]
+        assert [x is None for x in expected] == [x is None for x in found]
+        kinds.add(tuple(x is None for x in expected))
+        for x, y in zip(expected, found, strict=True):
+            if x is not None:
+                np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=1e-9, atol=1e-12)
+    assert compiled.stats.compiled_calls and not compiled.reasons, compiled.explain()
+    assert len(kinds) > 1 or n or ask not in (by_the_other, not_entered)
+
+
 # -- where the recording stops
 def stops_on_a_rare_path(w: Any, n: int) -> Any:
     h = w * 1.0

@@ -129,9 +129,7 @@ class CompiledNode(SelectiveNode):
     def output_edge(self, index: int) -> TapeEdge:
         if self.freed is not EXPANDED:
             return self, index
-        edge = self.edges[index]
-        assert edge is not None
-        return edge
+        return self.handed_on(index)
 
     def leading(self, wanted: Mask, results: Iterable[int]) -> frozenset[int]:
         if self.freed is EXPANDED:
@@ -141,10 +139,12 @@ class CompiledNode(SelectiveNode):
     def latest_first(self, outputs: Iterable[int]) -> Sequence[int]:
         return sorted(outputs, key=self.plan.made_at, reverse=True)
 
-    def is_exact(self, cotangents: Sequence[Any], watched: Sequence[int], wanted: Mask | None) -> bool:
+    def is_exact(self, cotangents: Sequence[Any], hooked: Sequence[int], asked: Sequence[int], wanted: Mask | None) -> bool:
         plan = self.plan
         present = tuple([g is not None for g in cotangents])
-        for i in watched:
+        if hooked and (wanted is not None or len({*map(plan.made_at, hooked)}) < len(hooked)):
+            return False  # it takes the steps to say which of these lead to a wanted value, or what their order is
+        for i in (*hooked, *asked):
             if any(present[k] for k in plan.computed_from(i)):
                 return False
         visit = plan.visit(present, wanted)

@@ -73,7 +73,7 @@ class _Pass:
 
     __slots__ = (
         "allowed", "boundary", "create_graph", "errors", "heap", "hooked", "leading", "leaves", "left", "pending", "recording",
-        "retain_graph", "sink", "tensors", "wrap",
+        "retain_graph", "roots", "sink", "tensors", "wrap",
     )  # fmt: skip
 
     def __init__(
@@ -85,6 +85,7 @@ class _Pass:
         recording: bool,
         wrap: Callable[[Any], Any],
     ) -> None:
+        self.roots = roots
         self.sink = sink
         self.retain_graph = retain_graph
         self.create_graph = create_graph
@@ -121,11 +122,20 @@ class _Pass:
         for node in nodes:
             if isinstance(node, SelectiveNode):
                 results = [index for index in range(node.count) if (id(node), index) in self.sink.wanted]
+                if results and not node.expanded and not self.is_whole(node, self.arriving(node)):
+                    self.take_apart(node)  # it takes the steps to say which of the others lead to a wanted one
+                    continue
                 self.leading[node] = found = node.leading(tuple(map(self.leads, node.edges)), results)
                 if found:
                     self.allowed.add(node)
             elif any(map(self.leads, node.edges)):
                 self.allowed.add(node)
+
+    def arriving(self, node: Node) -> list[TapeEdge | None]:
+        """For each output of `node`, an edge if something may arrive there; else None."""
+        edges = [*self.roots, *[edge for other in _reachable(self.roots) for edge in other.edges]]
+        there = {edge[1]: edge for edge in edges if edge is not None and edge[0] is node}
+        return [there.get(index) for index in range(node.count)]
 
     def entered(self, roots: Sequence[TapeEdge]) -> Sequence[TapeEdge | None]:
         """The roots, None for those that lead nowhere.  One that is alone is entered all the same, as PyTorch does: its hooks run."""
@@ -185,15 +195,15 @@ class _Pass:
     def is_whole(self, node: SelectiveNode, slots: Sequence[Any]) -> bool:
         """Whether the pass may go through `node` in one step."""
         allowed, wanted = self.allowed, self.sink.wanted
-        watched = [] if not node.hooks else [index for index, hooks in node.hooks.items() if hooks]
-        if watched and allowed is not None:  # it takes the steps to say which of these outputs lead to a wanted value
-            return False
-        watched += [] if allowed is None else [index for index in range(node.count) if (id(node), index) in wanted]
+        hooked = [] if not node.hooks else [index for index, hooks in node.hooks.items() if hooks]
+        asked = [] if allowed is None else [index for index in range(node.count) if (id(node), index) in wanted]
         chosen = None if allowed is None else tuple(map(self.leads, node.edges))
-        return not self.tensors and node.is_exact(slots, watched, chosen)
+        return (node.accumulates or not self.tensors) and node.is_exact(slots, hooked, asked, chosen)
 
     def take_apart(self, node: SelectiveNode) -> None:
         """Go on in the nodes that `node` stands for."""
+        if self.recording and node.accumulates:
+            state.top.note("loop expanded", node)
         node.expand()
         wanted = self.sink.wanted
         for index, target_edge in enumerate(node.edges):
@@ -227,7 +237,7 @@ class _Pass:
                 self.receive(node, slots)
                 if node not in allowed or not any(map(self.leads, node.edges)):
                     continue
-            if selective is not None and not selective.expanded:
+            if selective is not None and not selective.expanded and not node.accumulates:
                 handed = selective.backward_to(None if allowed is None else tuple(map(self.leads, node.edges)), slots, retain)
             else:
                 if watched is None and not node.accumulates:

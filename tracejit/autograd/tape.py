@@ -23,7 +23,7 @@ from tracejit.ops.movement.copies import clone
 from tracejit.ops.movement.views import detach
 
 __all__ = [
-    "AFTER", "RETAIN", "AccumulateGrad", "AccumulatingNode", "DataStorage", "LiveInNode", "Node", "OpNode", "SelectiveNode", "Storage",
+    "AFTER", "RETAIN", "AccumulateGrad", "DataStorage", "LiveInNode", "LoopNode", "Node", "OpNode", "SelectiveNode", "Storage",
     "class_of", "edge_of", "edges_behind_freed", "install", "is_tensor", "leads_elsewhere", "make_tensor", "mark_written",
     "move_before", "move_retained", "next_sequence", "shown", "with_contents",
 ]  # fmt: skip
@@ -100,7 +100,7 @@ class Node:
     """Whether it is a SelectiveNode."""
 
     accumulates: ClassVar[bool] = False
-    """Whether it is an AccumulatingNode."""
+    """Whether it is a LoopNode that was not expanded."""
 
     count: int
     edges: tuple[tuple[Any, int] | None, ...]
@@ -160,6 +160,13 @@ class SelectiveNode(Node):
         """Whether it hands on what it receives."""
         raise NotImplementedError(type(self).__name__)
 
+    def handed_on(self, index: int) -> tuple[Any, int]:
+        """Where the gradient of output `index` is added up, if it is expanded."""
+        edge = self.edges[index]
+        assert edge is not None
+        target, position = edge
+        return target.output_edge(position) if isinstance(target, Node) else edge
+
     def leading(self, wanted: tuple[bool, ...], results: Iterable[int]) -> frozenset[int]:
         """The outputs from which a pass gets to an edge that is `wanted`, or to one of the outputs `results`."""
         raise NotImplementedError(type(self).__name__)
@@ -168,8 +175,11 @@ class SelectiveNode(Node):
         """These outputs in the order in which a pass comes to the steps that made them."""
         raise NotImplementedError(type(self).__name__)
 
-    def is_exact(self, cotangents: Sequence[Any], watched: Sequence[int], wanted: tuple[bool, ...] | None) -> bool:
-        """Whether `backward_to` does what the steps would, when someone sees what arrives at the outputs `watched`."""
+    def is_exact(
+        self, cotangents: Sequence[Any], hooked: Sequence[int], asked: Sequence[int], wanted: tuple[bool, ...] | None
+    ) -> bool:
+        """Whether a pass through it does what the steps would, when the outputs `hooked` have hooks, and what arrives at `asked` is
+        wanted."""
         raise NotImplementedError(type(self).__name__)
 
     def backward_to(
@@ -460,15 +470,64 @@ class OpNode(Node):
             self.saved = self.storages = ()
 
 
-class AccumulatingNode(OpNode):
-    """A primitive whose vjp goes on adding to what cotangents of its operands have come to."""
+class LoopNode(OpNode, SelectiveNode):
+    """A loop, whose vjp goes on adding to what cotangents of its operands have come to.
 
-    __slots__ = ("_accumulated",)
-    accumulates = True
+    A pass goes through it as a whole, but where someone asks for what arrives at a result of which another one was made in the last step:
+    then the operations of the steps take its place, made of what it has saved.  span: how far its sequence number is from that of the
+    node before; 0 once it is expanded."""
+
+    __slots__ = ("_accumulated", "span")
+    span: float
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.span = 1.0
+
+    @property
+    def accumulates(self) -> bool:  # type: ignore[override]
+        return not self.expanded
 
     @property
     def accumulated(self) -> tuple[Any, ...]:
         return self._accumulated
+
+    @property
+    def expanded(self) -> bool:
+        return not self.span
+
+    def output_edge(self, index: int) -> tuple[Any, int]:
+        return self.handed_on(index) if self.expanded else (self, index)
+
+    def leading(self, wanted: tuple[bool, ...], results: Iterable[int]) -> frozenset[int]:
+        if self.expanded:
+            return frozenset([index for index, there in enumerate(wanted) if there])
+        made_of = _LOOPS[0](self.op) or {}
+        return frozenset(range(self.count) if any(wanted) else [k for i in results for k in (i, *made_of.get(i, ()))])
+
+    def latest_first(self, outputs: Iterable[int]) -> Sequence[int]:
+        return tuple(outputs)
+
+    def is_exact(
+        self, cotangents: Sequence[Any], hooked: Sequence[int], asked: Sequence[int], wanted: tuple[bool, ...] | None
+    ) -> bool:
+        made_of = _LOOPS[0](self.op)
+        if self.freed or made_of is None:
+            return True
+        if hooked and (wanted is not None or len(hooked) > 1):
+            return False  # it takes the steps to say which of these lead to a wanted value, or what their order is
+        return not any(cotangents[k] is not None for i in (*hooked, *asked) for k in made_of.get(i, ()))
+
+    def expand(self) -> None:
+        edges = _LOOPS[1](self)
+        for index, hooks in (self.hooks or {}).items():
+            node, position = edges[index]
+            node.hooks = {**(node.hooks or {}), position: hooks}
+        self.edges, self.needs, self.hooks, self.span = edges, tuple([edge is not None for edge in edges]), None, 0.0
+        self.inputs = self.outputs = self.saved = self.storages = ()
+
+    def backward(self, cotangents: Sequence[Any], tensors: bool) -> Sequence[Any]:
+        return cotangents if self.expanded else super().backward(cotangents, tensors)
 
     def onto(self, accumulated: tuple[Any, ...], cotangents: Sequence[Any], tensors: bool) -> Sequence[Any]:
         """`backward`, which answers with what the cotangents come to."""
@@ -479,7 +538,7 @@ class AccumulatingNode(OpNode):
             self._accumulated = ()
 
 
-class NumberReadingNode(AccumulatingNode):
+class NumberReadingNode(LoopNode):
     """A loop whose vjp reads nothing but what eager mode has as numbers of Python: no gradients flow through these, and no pass frees
     them."""
 
@@ -498,7 +557,7 @@ def class_of(op: Op) -> type[OpNode]:
     """The class of the nodes of a primitive."""
     if "reads numbers alone" in op.traits:
         return NumberReadingNode
-    return AccumulatingNode if "accumulates" in op.traits else OpNode
+    return LoopNode if "accumulates" in op.traits else OpNode
 
 
 _NODE_CLASSES: dict[tuple[type[OpNode], str], type[OpNode]] = {}
@@ -535,3 +594,12 @@ def make_tensor(array: Any, edge: tuple[Node | None, int] | None, storage: Stora
 def install(make: Callable[[Any, tuple[Node | None, int] | None, Storage | None], Any]) -> None:
     """Tell what `make_tensor` does; called once, by tensor/eager.py."""
     _MAKE[:] = [make]
+
+
+_LOOPS: list[Callable[[Any], Any]] = []
+
+
+def install_loops(made_of: Callable[[Op], dict[int, list[int]] | None], expand: Callable[[LoopNode], tuple[Any, ...]]) -> None:
+    """Tell what a LoopNode does not know; called once, by capture/loop_emission.py.  made_of: see `results_made_of` of
+    ir/loop.py.  expand: the positions of the outputs on a tape of the steps."""
+    _LOOPS[:] = [made_of, expand]

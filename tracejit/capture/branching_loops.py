@@ -263,7 +263,14 @@ class LoopRun:
                 slot, tensor = self._slot_for(key, x)
                 slots.append(slot)
                 tensors.append(tensor)
-        self.tree = PathTree((self.function.__code__, loop.line), slots, self.trips, self.count, loop.read_after)
+        self.tree = PathTree(
+            (self.function.__code__, loop.line),
+            slots,
+            self.trips,
+            self.count,
+            loop.read_after,
+            [is_joined for _, is_joined in self.lists],
+        )
         if self.elements is not None and self.trips is not None and is_symbolic(self.elements.stop):
             value = number_value(interpreter, self.elements.stop)
             self.tree.trips = TripCount(self.trips.step, self.tree.shared_place(value, (interpreter.avals[value], False)))
@@ -681,10 +688,12 @@ class LoopRun:
             raise Refused("it is given one tensor that requires grad twice")
         entered = [self.entered_tensor(x) for x in carried]
         shared = [self.outside[tree.shared[x[1]]] for x in places[len(carried) :]]
+        outputs = [*carried, *tree.items()]
+        made_of = [(outputs.index(i), outputs.index(k)) for i, k in tree.made_of()]
         for tensor in self.states.values():  # the loop is evaluated, from what they were before it
             tensor._array[...] = self.states_before[id(tensor)]
         try:
-            results = emit_loop(graph, entered, (), shared, self._room(), False, of_paths=True)
+            results = emit_loop(graph, entered, (), shared, self._room(), False, of_paths=True, made_of=made_of)
         finally:
             self._store_states()
         return self._after_node(way, dict(zip(carried, results.ends, strict=True)), results.collected)

@@ -8,17 +8,19 @@ There are two kinds of loops that gradients go through:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from tracejit.autograd.tape import install_loops
+from tracejit.capture.loop_expansion import expand
 from tracejit.core.aval import Aval
 from tracejit.core.interpreter import state
 from tracejit.core.op import Effect, Kind
 from tracejit.ir.builder import producers
 from tracejit.ir.graph import Body, Graph, Literal, Node
-from tracejit.ir.loop import Saved, loop
+from tracejit.ir.loop import Saved, loop, results_made_of
 from tracejit.ops.movement.views import detach
 from tracejit.passes.backward import gradient_operands
 from tracejit.passes.loop_gradient import differentiable_loop
@@ -47,12 +49,13 @@ def emit_loop(
     reverse: bool,
     recomputes: bool = False,
     of_paths: bool = False,
+    made_of: Iterable[tuple[int, int]] = (),
 ) -> LoopResults:
     """Append a loop of `count` steps that do what `body` says, and evaluate it.
 
     body: its inputs are as many carried values as `entered`, a slice of each of `sliced`, and `shared`; its outputs what is
     carried on, then what is collected.  Where it saves, a collected value that is carried as well is in the history alone.
-    recomputes: see the module.  of_paths: whether its steps take different paths (path_tree.py)."""
+    recomputes: see the module.  of_paths: whether its steps take different paths (path_tree.py).  made_of: see `Saved`."""
     carried = len(entered)
     has_tape = state.grad_enabled and any(isinstance(x, Tensor) and x.requires_grad for x in (*entered, *sliced, *shared))
     order = list(range(carried))
@@ -85,6 +88,7 @@ def emit_loop(
                 results=carried + len(collected),
                 residuals=len(residuals),
                 numbers_alone=numbers_alone,
+                made_of=tuple(sorted([(order.index(i), order.index(k) if k < carried else k) for i, k in made_of])),
             )
             op = differentiable_loop(kept, saved, of_paths)
     if not has_tape:
@@ -149,3 +153,6 @@ def _view_operands(body: Graph, makers: Mapping[int, Node], v: int) -> list[int]
         return [v]
     tensors = [x for x in maker.operands if type(x) is int and isinstance(body.avals[x], Aval)]
     return [y for x in tensors for y in _view_operands(body, makers, x)]
+
+
+install_loops(results_made_of, expand)

@@ -193,9 +193,18 @@ class PathTree:
         trips: TripCount | None,
         count: int | None = None,
         read_after: Collection[str] = (),
+        joined: Sequence[bool] = (),
     ) -> None:
-        """count: the number of steps, if no value decides it.  read_after: the variables that are read after the loop."""
-        self.loop, self.slots, self.trips, self.count, self.read_after = loop, slots, trips, count, read_after
+        """count: the number of steps, if no value decides it.  read_after: the variables that are read after the loop.  joined: for each
+        list that gets items, whether nothing but `stack` and the like looks at them."""
+        self.loop, self.slots, self.trips, self.count, self.read_after, self.joined = (
+            loop,
+            slots,
+            trips,
+            count,
+            read_after,
+            joined,
+        )
         self.shared: list[Any] = []
         self.shared_kinds: list[ValueKind] = []
         self.objects: list[Any] = []
@@ -330,6 +339,24 @@ class PathTree:
             else:
                 known.update(dict.fromkeys(node.outputs, frozenset()))
         return grad
+
+    def results(self, end: PathEnd) -> list[tuple[int, StepValue]]:
+        """(slot, place of what it holds) of the tensors that require grad and that something reads after a path with this end."""
+        kind = "return" if end.way == RETURNS else "variable"
+        slots = [(k, slot) for k, slot in enumerate(self.slots) if slot.requires_grad and slot.key[0] == kind]
+        return [(k, end.left.get(k, (LIVE_IN, k))) for k, slot in slots if kind == "return" or slot.key[1] in self.read_after]
+
+    def made_of(self) -> set[tuple[StepValue, StepValue]]:
+        """Pairs of results: the second one, a slot or the items for a list, is made in some step of the first one, a slot."""
+        found: set[tuple[StepValue, StepValue]] = set()
+        for path, end in self.all_paths():
+            results = [((LIVE_IN, k), x) for k, x in self.results(end)]
+            items = [(_item((n, j)), x) for n, column in enumerate(end.items) for j, x in enumerate(column)]
+            sources = _sources(path, self.grad_of_path(path))
+            found.update(
+                [(k, j) for j, x in (*results, *items) for k, y in results if k != j and (x == y or y in sources.get(x, ()))]
+            )
+        return found
 
     def _segments(self) -> Iterator[Segment]:
         waiting = [self.root]
@@ -489,6 +516,10 @@ class PathTree:
             named.append((kind, self.slots[k].key) if kind in _OF_SLOTS else kind)
         return [*named, *map(_item, self.columns)]
 
+    def items(self) -> list[StepValue]:
+        """The places of what the node keeps for lists: of each column the items, and which steps have one, if not all do."""
+        return [x for c in self.columns for x in ([_item(c)] if self.is_full(c) else [_item(c), (_HAS, c)])]
+
     def number_of(self, key: Any) -> int:
         """The number of an object that steps read from before the loop."""
         if key not in self.objects:
@@ -518,6 +549,16 @@ class PathTree:
 
 def _differs(node: StepNode) -> str:
     return f"steps that take the same branches do other things ({node.node.op.name} at {node.node.line})"
+
+
+def _sources(path: Sequence[StepNode], grad: Callable[[StepValue], Any]) -> dict[Any, set[Any]]:
+    """By the values that a path computes and that require grad, all those that gradients come to from there."""
+    found: dict[Any, set[Any]] = {}
+    for node in path:
+        if any(kind[1] for kind in node.kinds):
+            read = {x for x in node.operands if type(x) is tuple and grad(x)}
+            found.update(dict.fromkeys(node.outputs, read.union(*[found.get(x, ()) for x in read])))
+    return found
 
 
 def _with_places(node: StepNode, place: Callable[[StepValue], StepValue]) -> StepNode:
@@ -608,7 +649,7 @@ class _Body:
             places = [x for k in marked if grad(x := end.left.get(k, (LIVE_IN, k)))]
             if len({*places}) < len(places) or any(x[0] == SHARED for x in places):
                 raise NoBody("two variables hold one tensor that requires grad after a step")
-            self._check_results(path, end, grad)
+            self._check_items(path, end)
             for node in path:
                 if isinstance(node, LoopNode):
                     entered = [*node.tree.shared, *node.starts.values()]
@@ -619,27 +660,18 @@ class _Body:
                 elif any(kind[1] for kind in node.kinds) and (len(node.outputs) > 1 or node.node.op.vjp_rule is None):
                     raise NoBody(f"{node.node.op.name} at {node.node.line} gives several tensors, or has no derivative")
 
-    def _check_results(self, path: Sequence[StepNode], end: PathEnd, grad: Callable[[StepValue], Any]) -> None:
-        """Raises NoBody where a result of the loop is made of another one in a step: what comes back from the first one to the second, a
-        hook would see in eager mode, and `autograd.grad` give."""
-        results = [
-            (str(slot.key[1]), place)
-            for k, slot in enumerate(self.tree.slots)
-            if slot.key[0] == ("return" if end.way == RETURNS else "variable")
-            and (end.way == RETURNS or slot.key[1] in self.tree.read_after)
-            and slot.requires_grad
-            and grad(place := end.left.get(k, (LIVE_IN, k)))
-        ]
-        results += [("an item", x) for column in end.items for x in column if grad(x)]
-        made_of: dict[Any, set[Any]] = {}
-        for node in path if len(results) > 1 else ():
-            if any(kind[1] for kind in node.kinds):
-                read = {x for x in node.operands if type(x) is tuple and grad(x)}
-                made_of.update(dict.fromkeys(node.outputs, read.union(*[made_of.get(x, ()) for x in read])))
-        for name, x in results:
-            others = [other for other, y in results if (other, y) != (name, x) and (y == x or y in made_of.get(x, ()))]
-            if others:
-                raise NoBody(f"{name!r} is made of {others[0]!r} in a step, and both are used after the loop and require grad")
+    def _check_items(self, path: Sequence[StepNode], end: PathEnd) -> None:
+        """Raises NoBody where an item that is read by itself is made of a variable in a step, or the other way round: what comes back from
+        one to the other, a hook would see in eager mode, and `autograd.grad` give."""
+        lists = zip(end.items, self.tree.joined, strict=False)
+        items = [x for column, is_joined in lists if not is_joined for x in column]
+        sources = _sources(path, self.tree.grad_of_path(path))
+        for k, x in self.tree.results(end) if items else ():
+            if any(y == x or y in sources.get(x, ()) or x in sources.get(y, ()) for y in items):
+                name = str(self.tree.slots[k].key[1])
+                raise NoBody(
+                    f"an item of a list is made of {name!r} in a step, or the other way round, and both are read after the loop"
+                )
 
     def _written_places(self, path: Sequence[StepNode]) -> set[Any]:
         """Tensors from before the loop that steps write to, and views of these."""

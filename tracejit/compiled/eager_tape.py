@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tracejit.autograd.compiled import CompiledNode
-from tracejit.autograd.tape import Node, OpNode, Storage, class_of, make_tensor
+from tracejit.autograd.tape import LoopNode, Node, OpNode, Storage, class_of, make_tensor
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.ir.graph import Graph, Literal
 from tracejit.ir.interpreter import interpret
@@ -158,6 +158,8 @@ class _TapeBuilder:
         op = recorded.op
         node: OpNode = object.__new__(class_of(op))
         node.op, node.attributes, node.hooks, node.sequence = op, recorded.attrs, None, sequence
+        if isinstance(node, LoopNode):
+            node.span = 1 / (len(graph.nodes) + 1)
         node.count = len(recorded.outputs)
         operands = gradient_operands(recorded, graph.requires_grad)
         node.needs = tuple([type(x) is int and x in operands for x in recorded.operands])

@@ -36,13 +36,16 @@ from tracejit.ir.interpreter import NodeFailed, StepFailed
 from tracejit.ir.runner import Runner
 
 __all__ = [
-    "DIFFERENTIABLE", "EXITS_ALIKE", "FEWEST", "LOOP_OF_PATHS", "WHILE", "WHILE_OF_PATHS", "Saved", "leaves_by_step", "loop",
+    "DIFFERENTIABLE", "EXITS_ALIKE", "FEWEST", "LOOP_OF_PATHS", "SAVED", "WHILE", "WHILE_OF_PATHS", "Saved", "leaves_by_step", "loop",
+    "results_made_of",
 ]  # fmt: skip
 
 FEWEST: Final = 2
 """Steps of a loop of the library that is written out: the first one stays as it is, and one more is no loop."""
 EXITS_ALIKE: Final = "steps exit alike"
 """Trait of loops whose exits have the same number in all steps."""
+SAVED: Final[dict[Op, tuple[int, Saved]]] = {}
+"""Loops whose steps save what their operations do -> (how many carried values they keep, what is saved)."""
 DIFFERENTIABLE: list[Callable[..., Op]] = []
 """`loop` with a vjp: put here once, by passes/loop_gradient.py."""
 
@@ -51,7 +54,8 @@ class Saved(NamedTuple):
     """What the vjp of a loop reads.  operands: positions of slices and of what is shared.  before: of which carried values that are kept
     it reads what was carried before each step; after: of which of those it reads what each step carries on, too.  residuals: how many of
     the tensors that are collected, the last ones, are for it alone; results: of how many outputs of the body they come after.
-    numbers_alone: eager mode has all of it as numbers of Python, which its tape does not save."""
+    numbers_alone: eager mode has all of it as numbers of Python, which its tape does not save.  made_of: pairs of positions of carried
+    values, (i, k) where what is carried in the end at k may be made of that at i in the last step."""
 
     operands: tuple[int, ...]
     before: tuple[int, ...]
@@ -59,6 +63,7 @@ class Saved(NamedTuple):
     results: int
     residuals: int
     numbers_alone: bool = False
+    made_of: tuple[tuple[int, int], ...] = ()
 
 
 def _rule(*avals: Any, body: Body, carried: int, sliced: int, count: int, reverse: bool) -> tuple[Aval, ...]:
@@ -128,7 +133,22 @@ def _loop(kept: int, saved: Saved | None, exits_alike: bool) -> Op:
     traits = {"accumulates"} if saved is None or not saved.numbers_alone else {"accumulates", "reads numbers alone"}
     if exits_alike:
         traits.add(EXITS_ALIKE)
-    return Op(name if saved is None else f"{name}[{saved}]", Kind.LOOP, evaluate, rule, multiple=True, traits=frozenset(traits))
+    name = name if saved is None else f"{name}[{saved}]"
+    op = Op(name, Kind.LOOP, evaluate, rule, multiple=True, traits=frozenset(traits))
+    if saved is not None:
+        SAVED[op] = kept, saved
+    return op
+
+
+def results_made_of(op: Op) -> dict[int, list[int]] | None:
+    """The outputs of a loop of paths of which others may be made in its last step -> these.  None for any other primitive."""
+    if op not in SAVED or leaves_by_step(op):
+        return None
+    kept, saved = SAVED[op]
+    found: dict[int, list[int]] = {}
+    for i, k in saved.made_of:
+        found.setdefault(kept + i, []).append(kept + k)
+    return found
 
 
 def _while_rule(*avals: Any, body: Body, carried: int) -> tuple[Aval, ...]:

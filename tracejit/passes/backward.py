@@ -22,6 +22,7 @@ from tracejit.core.op import REGISTRY, Kind, VjpContext
 from tracejit.core.unbroadcast import sum_to
 from tracejit.ir.builder import GraphBuilder, next_id, producers
 from tracejit.ir.graph import Graph, Literal, Node, Operand
+from tracejit.ir.loop import results_made_of
 from tracejit.ir.tracer import ScalarTracer, Tracer, TracingInterpreter
 from tracejit.passes.path_conditions import ALWAYS, NEVER, Condition, Conditions, are_disjoint
 from tracejit.passes.pullbacks import PullBacks
@@ -35,6 +36,7 @@ __all__ = [
     "gradient_operands",
     "inner_leaves",
     "tape_values",
+    "values_made_of",
     "visited_nodes",
 ]
 
@@ -80,6 +82,13 @@ def active_values(graph: Graph, targets: Iterable[int]) -> set[int]:
         if gradient_operands(node, active):
             active.update(v for v in node.outputs if v in marked)
     return active
+
+
+def values_made_of(graph: Graph, v: int) -> list[int]:
+    """The results of a loop that may be made of its result `v`, in the last step."""
+    maker = next((node for node in graph.nodes if v in node.outputs), None)
+    made_of = None if maker is None else results_made_of(maker.op)
+    return [maker.outputs[k] for k in made_of.get(maker.outputs.index(v), ())] if maker and made_of else []
 
 
 def visited_nodes(graph: Graph, active: AbstractSet[int], present: Sequence[bool]) -> list[Node]:

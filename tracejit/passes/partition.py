@@ -30,6 +30,7 @@ from tracejit.passes.backward import (
     gradient_operands,
     inner_leaves,
     tape_values,
+    values_made_of,
     visited_nodes,
 )
 from tracejit.passes.dce import dce
@@ -135,7 +136,7 @@ class Partition:
     def computed_from(self, i: int) -> frozenset[int]:
         """The other outputs whose gradients pass through the position of output `i`."""
         graph, tape_value = self.graph, self.tape_value(i)
-        through = active_values(graph, [] if tape_value is None else [tape_value])
+        through = active_values(graph, [] if tape_value is None else [tape_value, *values_made_of(graph, tape_value)])
         return frozenset([k for k, v in enumerate(graph.outputs) if k != i and v in through])
 
     def reads(self, present: Mask, wanted: Mask) -> tuple[tuple[int, ...], tuple[int, ...]]:

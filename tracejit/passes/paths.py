@@ -12,6 +12,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from tracejit.ir.graph import Graph
+from tracejit.ir.loop import results_made_of
 from tracejit.passes.backward import gradient_operands, visited_nodes
 
 __all__ = ["BackwardPaths", "BackwardStep"]
@@ -47,6 +48,8 @@ class BackwardPaths:
                 reach |= bits.get(x, 0)
             for i in before:
                 reach |= self.steps[i].reach
+            for k in results_made_of(node.op) or ():  # another result leads to it
+                reach |= bits.get(node.outputs[k], 0)
             self._number.update(dict.fromkeys(node.outputs, len(self.steps)))
             self.steps.append(BackwardStep(position, before, reach))
         made = [self._number.get(v) for v, there in zip(graph.outputs, present, strict=True) if there and type(v) is int]
