@@ -89,6 +89,34 @@ def f(tree, seen):
         return tree * 2 + 1
     return count + inner(tree[0]) * count - inner(tree[1])
 """,
+    "a global variable that the call changes": """
+def f(tree, seen):
+    global count
+    seen.append(len(seen) * 2)
+    count = len(seen) + 1
+    if isinstance(tree, int):
+        return tree
+    return count + f(tree[0], seen) * count - f(tree[1], seen)
+""",
+    "a variable that a generator assigns while the call consumes it": """
+def f(tree, seen):
+    if not isinstance(tree, tuple):
+        return tree if isinstance(tree, int) else sum(tree) + 1
+    part = len(seen) * 2 + 1
+    parts = ((part := f(x, seen) * 2) for x in tree)
+    return part + f(parts, seen) * part
+""",
+    "a variable that has no value yet": """
+def f(tree, seen):
+    seen.append(len(seen) * 2 + 1)
+    if isinstance(tree, int):
+        return tree
+    if len(seen) > 4:
+        total = len(seen) * 2 + 1
+    if len(seen) > 6:
+        total += f(tree[0], seen)
+    return total + f(tree[0], seen) * f(tree[1], seen)
+""",
     "a name that is assigned in the expression": """
 def f(tree, seen):
     if isinstance(tree, int):

@@ -290,6 +290,11 @@ class Outliner:
             result.append(if_ended(BREAKS, ast.Break()))
         return result
 
+    def stable_before(self, statement: ast.stmt) -> set[str]:
+        """The variables of the function that have a value where a statement begins, and to which only the function itself assigns."""
+        before = _before(self.node, statement, self.local) or frozenset()
+        return (self.local & before) - self.captured - self.deleted
+
     def live_names(self, loop: ast.For | ast.While) -> tuple[list[str], list[str]]:
         """(live-in variables of the body, live-out variables), where all of the former have values.  Raises NoPiece."""
         given, kept, unbound = self.live_names_of_loop(loop)

@@ -43,7 +43,6 @@ from tracejit.capture.syntax.pieces import (
     may_have_pieces,
     set_location,
 )
-from tracejit.capture.syntax.scopes import bound_names
 from tracejit.capture.syntax.tree_walk import children, walk
 
 __all__ = ["outline_between_calls"]
@@ -69,9 +68,9 @@ def outline_between_calls(
     node = located.node
     if not may_have_pieces(node):
         return None
-    separator = _Separator(node, _recursive_calls(node, sites))
-    node.body = separator.statements(node.body)
     outliner = Outliner(code, located, names or ())
+    separator = _Separator(outliner, _recursive_calls(node, sites))
+    node.body = separator.statements(node.body)
     pieces: list[Piece] = []
     for statements, start, end in reversed(list(separator.blocks(node.body))):  # so that those to come remain where they are
         try:
@@ -100,14 +99,13 @@ def _name(callee: ast.expr) -> str:
 class _Separator:
     """Makes recursive calls statements of their own.  calls: these."""
 
-    def __init__(self, node: ast.FunctionDef, calls: list[ast.Call]) -> None:
+    def __init__(self, outliner: Outliner, calls: list[ast.Call]) -> None:
+        """outliner: of the function; it is told the new variables."""
         self.calls = calls
         self._ids = {id(call) for call in calls}
         self._values = 0
-        captured = {
-            x.id for f in walk(node) if isinstance(f, FunctionNode) and f is not node for x in walk(f) if isinstance(x, ast.Name)
-        }
-        self._stable = bound_names(node) - captured  # variables to which no call assigns
+        self._outliner = outliner
+        self._stable: set[str] = set()  # at the statement: variables that have a value, and to which no call assigns
 
     def statements(self, body: Iterable[ast.stmt]) -> list[ast.stmt]:
         """The statements, with the recursive calls in them as statements of their own."""
@@ -148,6 +146,7 @@ class _Separator:
         if not self._count(statement) or isinstance(statement, FunctionNode | ast.ClassDef):
             return [statement]
         before: list[ast.stmt] = []
+        self._stable = self._outliner.stable_before(statement)
         match statement:
             case ast.Assign() | ast.Expr() | ast.Return(value=ast.expr()):
                 statement.value = self._evaluated(statement.value, before)  # type: ignore[arg-type]
@@ -203,6 +202,7 @@ class _Separator:
         self._values += 1
         name = f"__value_{self._values}__"
         self._stable.add(name)
+        self._outliner.local.add(name)
         before.append(ast.copy_location(ast.Assign([ast.copy_location(ast.Name(name, ast.Store()), value)], value), value))
         return ast.copy_location(ast.Name(name, ast.Load()), value)
 
