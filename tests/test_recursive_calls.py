@@ -20,6 +20,7 @@ from tracejit.capture.syntax.recursive_calls import outline_between_calls
 from tracejit.compiled.pieces import compile_between_calls
 
 _files = itertools.count()
+NOWHERE = 0, 0, 0, 0
 
 Tree = Any
 TREES: tuple[Tree, ...] = (3, (1, 2), ((1, 2), 3), (1, (2, 3)), ((1, 2), (3, 4)), (((1, 2), 3), (4, (5, 6))))
@@ -172,7 +173,7 @@ def f(tree, seen):
 def test_a_function_in_pieces_does_what_the_function_does(name: str) -> None:
     function = defined(PYTHON[name])
     functions = [x for name in ("f", "g") if (x := function.__globals__.get(name)) is not None]
-    calls = {x.__code__: {(0, "f"), (0, "g"), (0, "inner")} for x in functions}
+    calls = {x.__code__: {(NOWHERE, "f"), (NOWHERE, "g"), (NOWHERE, "inner")} for x in functions}
     pieces = compile_between_calls(function, calls, "", lambda piece: piece)
     assert pieces is not None and pieces.parts
     for tree in TREES:
@@ -198,7 +199,7 @@ def _outcome(function: Callable[..., Any], *args: Any) -> Any:
 )
 def test_generators_and_functions_that_read_all_variables_are_not_in_pieces(text: str) -> None:
     function = defined(text)
-    assert outline_between_calls(function.__code__, {(2, "f"), (3, "f")}, function.__globals__) is None
+    assert outline_between_calls(function.__code__, {(NOWHERE, "f")}, function.__globals__) is None
 
 
 # -- compiled functions

@@ -22,7 +22,7 @@ from typing import Any, Final
 from tracejit.capture.branches import Branch, Site
 from tracejit.capture.syntax.locate import NotConvertible
 from tracejit.capture.syntax.outlined_loops import is_step
-from tracejit.capture.syntax.pieces import OutlinedFunction, has_loop_around, outline_loop_bodies
+from tracejit.capture.syntax.pieces import OutlinedFunction, Position, has_loop_around, outline_loop_bodies
 from tracejit.capture.syntax.recursive_calls import outline_between_calls
 from tracejit.core.compiler import calling_with
 
@@ -80,7 +80,7 @@ def compile_in_pieces(function: Any, branches: Sequence[Branch], why: str, compi
 
 
 def compile_between_calls(
-    function: Any, sites: Mapping[CodeType, Set[tuple[int, str]]], why: str, compiled: Compile
+    function: Any, sites: Mapping[CodeType, Set[tuple[Position, str]]], why: str, compiled: Compile
 ) -> Pieces | None:
     """`function` in pieces between its recursive calls; None if that is not possible.  sites: where recursive calls were seen
     (`Recursion.calls`).  For the other arguments see `compile_in_pieces`."""
@@ -221,7 +221,7 @@ class _RecursiveFunctions:
 
     __slots__ = ("_compiled", "_outlined", "_replacements", "_sites", "parts")
 
-    def __init__(self, sites: Mapping[CodeType, Set[tuple[int, str]]], compiled: Compile) -> None:
+    def __init__(self, sites: Mapping[CodeType, Set[tuple[Position, str]]], compiled: Compile) -> None:
         self._sites, self._compiled = sites, compiled
         self.parts: list[Any] = []
         # by code: the function in pieces, the globals of its functions, and the compiled pieces

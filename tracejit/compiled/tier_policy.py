@@ -34,6 +34,7 @@ from typing import Any, Final
 from tracejit.capture.branches import Branch, Recursion
 from tracejit.capture.reasons import Reason, make
 from tracejit.capture.recording.entry import MISS, Recording
+from tracejit.capture.syntax.pieces import Position
 from tracejit.compiled.accounts import WINDOW, Accounts
 from tracejit.compiled.diagnostics import Diagnostics
 from tracejit.compiled.dispatch import SERVE
@@ -410,7 +411,7 @@ class TierPolicy:
 
     def _split_between_calls(self, divergence: Divergence, recursions: Sequence[Recursion]) -> bool:
         """Compile what is between the calls of recursions, and nothing else, from now on.  Returns False if that is not possible."""
-        calls: dict[CodeType, set[tuple[int, str]]] = {}
+        calls: dict[CodeType, set[tuple[Position, str]]] = {}
         for recursion in recursions:
             for code, sites in recursion.calls.items():
                 calls.setdefault(code, set()).update(sites)

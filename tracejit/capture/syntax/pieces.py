@@ -38,11 +38,13 @@ from tracejit.capture.syntax.scopes import LOOKING_AT_VARIABLES, bound_names, de
 from tracejit.capture.syntax.tree_walk import children, walk
 
 __all__ = [
-    "BREAKS", "CONTINUES", "RETURNS", "ExitRewriter", "NoPiece", "OutlinedFunction", "Outliner", "Piece", "calls_at",
+    "BREAKS", "CONTINUES", "RETURNS", "ExitRewriter", "NoPiece", "OutlinedFunction", "Outliner", "Piece", "Position", "calls_at",
     "function_in_pieces", "has_loop_around", "is_in", "loops_around", "may_have_pieces", "outermost_loops", "outline_loop_bodies",
     "own_statements", "set_location",
 ]  # fmt: skip
 
+Position = tuple[int | None, int | None, int | None, int | None]
+"""Of an expression: its first and last line, first and last column; as far as they are known (`CodeType.co_positions`)."""
 CONTINUES, BREAKS, RETURNS = range(3)
 """How a body has ended."""
 _CALLS: Final = "__calls__"

@@ -37,6 +37,7 @@ from tracejit.capture.syntax.pieces import (
     OutlinedFunction,
     Outliner,
     Piece,
+    Position,
     calls_at,
     function_in_pieces,
     is_in,
@@ -58,12 +59,11 @@ _IN_PYTHON: Final = (
 
 
 def outline_between_calls(
-    code: CodeType, sites: Collection[tuple[int, str]], names: dict[str, Any] | None = None
+    code: CodeType, sites: Collection[tuple[Position, str]], names: dict[str, Any] | None = None
 ) -> OutlinedFunction | None:
     """A function in pieces between its recursive calls; None if it has no such call.  Raises NotConvertible.
 
-    sites: where recursive calls were seen: the line, and the name of the function that is called.  names: the globals of the
-    function."""
+    sites: where recursive calls were seen (`Recursion.calls`).  names: the globals of the function."""
     located = locate(code, names)
     node = located.node
     if not may_have_pieces(node):
@@ -82,18 +82,30 @@ def outline_between_calls(
     return function_in_pieces(code, located, pieces, separator.calls) if separator.calls else None
 
 
-def _recursive_calls(node: ast.FunctionDef, sites: Collection[tuple[int, str]]) -> list[ast.Call]:
-    """The calls whose callees have one of the names, `self(...)` that of a method; on a line without such a call, all calls."""
-    names = {name for _, name in sites}
-    if names & {"forward", "__call__"} and node.args.args:
-        names.add(node.args.args[0].arg)
-    calls = [call for call in calls_at(node, range(node.lineno, (node.end_lineno or 0) + 1)) if _name(call.func) in names]
-    lines = [line for line, _ in sites if not any(is_in(call, line) for call in calls)]
+def _recursive_calls(node: ast.FunctionDef, sites: Collection[tuple[Position, str]]) -> list[ast.Call]:
+    """The calls at these positions, and others whose callees have a name like theirs, or like the called functions.  Where columns are
+    not known (`python -X no_debug_ranges`): on a line without such a call, all calls."""
+    every = calls_at(node, range(node.lineno, (node.end_lineno or 0) + 1))
+    positions = {position for position, _ in sites}
+    seen = [call for call in every if not positions.isdisjoint((_position(call), _position(call.func)))]
+    names = ({name for _, name in sites} | {_name(call.func) for call in seen}) - {""}
+    calls = [call for call in every if _name(call.func) in names or call in seen]
+    lines = [line for line, *_, column in positions if line and column is None and not any(is_in(call, line) for call in calls)]
     return calls + calls_at(node, lines)
 
 
+def _position(x: ast.expr) -> Position:
+    return x.lineno, x.end_lineno, x.col_offset, x.end_col_offset
+
+
 def _name(callee: ast.expr) -> str:
-    return callee.id if isinstance(callee, ast.Name) else callee.attr if isinstance(callee, ast.Attribute) else ""
+    """The name of what is called; that of a container, with brackets, for an item of it."""
+    match callee:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+        case ast.Subscript(value=container):
+            return f"{_name(container)}[]"
+    return ""
 
 
 class _Separator:
