@@ -211,7 +211,7 @@ class Outliner:
         self.local = bound_names(node) - self.shared
         self.consuming = {x for x in _CONSUMING if x not in self.local and x not in code.co_freevars and x not in names}
         self.captured = set(_captured(node.body, self.consuming)) & self.local
-        self.assigned_inside = {name for x in walk(node) if isinstance(x, ast.Nonlocal) for name in x.names}
+        self.assigned_inside = {name for x in walk(node) if isinstance(x, ast.Nonlocal) for name in x.names} & self.local
         deleted = {x.id for x in walk(node) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Del)}
         self.deleted = deleted | {x.name for x in walk(node) if isinstance(x, ast.ExceptHandler) and x.name}
 
