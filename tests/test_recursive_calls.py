@@ -20,6 +20,7 @@ from tracejit.capture.syntax.recursive_calls import outline_between_calls
 from tracejit.compiled.pieces import compile_between_calls
 
 _files = itertools.count()
+NOWHERE = 0, 0, 0, 0
 
 Tree = Any
 TREES: tuple[Tree, ...] = (3, (1, 2), ((1, 2), 3), (1, (2, 3)), ((1, 2), (3, 4)), (((1, 2), 3), (4, (5, 6))))
@@ -89,6 +90,34 @@ def f(tree, seen):
         return tree * 2 + 1
     return count + inner(tree[0]) * count - inner(tree[1])
 """,
+    "a global variable that the call changes": """
+def f(tree, seen):
+    global count
+    seen.append(len(seen) * 2)
+    count = len(seen) + 1
+    if isinstance(tree, int):
+        return tree
+    return count + f(tree[0], seen) * count - f(tree[1], seen)
+""",
+    "a variable that a generator assigns while the call consumes it": """
+def f(tree, seen):
+    if not isinstance(tree, tuple):
+        return tree if isinstance(tree, int) else sum(tree) + 1
+    part = len(seen) * 2 + 1
+    parts = ((part := f(x, seen) * 2) for x in tree)
+    return part + f(parts, seen) * part
+""",
+    "a variable that has no value yet": """
+def f(tree, seen):
+    seen.append(len(seen) * 2 + 1)
+    if isinstance(tree, int):
+        return tree
+    if len(seen) > 4:
+        total = len(seen) * 2 + 1
+    if len(seen) > 6:
+        total += f(tree[0], seen)
+    return total + f(tree[0], seen) * f(tree[1], seen)
+""",
     "a name that is assigned in the expression": """
 def f(tree, seen):
     if isinstance(tree, int):
@@ -144,7 +173,7 @@ def f(tree, seen):
 def test_a_function_in_pieces_does_what_the_function_does(name: str) -> None:
     function = defined(PYTHON[name])
     functions = [x for name in ("f", "g") if (x := function.__globals__.get(name)) is not None]
-    calls = {x.__code__: {(0, "f"), (0, "g"), (0, "inner")} for x in functions}
+    calls = {x.__code__: {(NOWHERE, "f"), (NOWHERE, "g"), (NOWHERE, "inner")} for x in functions}
     pieces = compile_between_calls(function, calls, "", lambda piece: piece)
     assert pieces is not None and pieces.parts
     for tree in TREES:
@@ -170,7 +199,7 @@ def _outcome(function: Callable[..., Any], *args: Any) -> Any:
 )
 def test_generators_and_functions_that_read_all_variables_are_not_in_pieces(text: str) -> None:
     function = defined(text)
-    assert outline_between_calls(function.__code__, {(2, "f"), (3, "f")}, function.__globals__) is None
+    assert outline_between_calls(function.__code__, {(NOWHERE, "f")}, function.__globals__) is None
 
 
 # -- compiled functions
@@ -388,3 +417,83 @@ def test_a_function_that_is_defined_again_is_the_new_one() -> None:
     assert compiled._table.pieces is not None
     function.__globals__["f"] = lambda node, x: x * 7
     assert_equal(outcome(function, (trees(9), T.ones(2)), 9), outcome(compiled, (trees(9), T.ones(2)), 9))
+
+
+def called(function: Callable[..., Any], given: Callable[[int], tuple[Any, ...]], name: str = "") -> Any:
+    """The compiled function, after calls that gave what the function gives.  name: by which it calls itself, of its globals."""
+    compiled = T.compile(function, wait=True)
+    for k in range(CALLS):
+        expected = outcome(function, given(k), k)
+        if name:
+            function.__globals__[name] = compiled
+        assert_equal(expected, outcome(compiled, given(k), k))
+        if name:
+            function.__globals__[name] = function
+    return compiled
+
+
+def test_recursive_calls_of_what_has_another_name_are_between_pieces() -> None:
+    weight = normal(3, 4, 4)
+
+    def leaf(node: Tree, x: Any) -> Any:
+        return (x * node + 0.1).sin()
+
+    def pair(node: Tree, x: Any) -> Any:
+        return (weight @ table[type(node[0])](node[0], x)).tanh() + table[type(node[1])](node[1], x).sin() * 0.3
+
+    table = {int: leaf, tuple: pair}
+
+    def whole(node: Tree, x: Any) -> Any:
+        return table[type(node)](node, x)
+
+    compiled = called(whole, lambda k: ((trees(k), trees(k + 99)), normal(k, 4)))
+    parts = compiled._table.pieces.parts
+    assert parts and all(part.stats.traces <= 2 and part.stats.compiled_calls > 2 * CALLS for part in parts), compiled.explain()
+
+
+def test_a_function_that_calls_itself_by_its_compiled_name_goes_on_in_its_pieces() -> None:
+    text = "def f(node, x):\n    if isinstance(node, int):\n        return (x * node).tanh() + 1\n"
+    text += "    left = f(node[0], x)\n    right = f(node[1], x)\n    return left.sin() * 2 + right\n"
+    compiled = called(defined(text), lambda k: (trees(k), normal(k, 3)), "f")
+    assert compiled._table.pieces is not None
+    assert compiled.stats.calls <= 2 * CALLS, compiled.explain()  # 11 calls in each would be 11 * CALLS
+    assert all(part.stats.compiled_calls > 2 * CALLS for part in compiled._table.pieces.parts)
+
+
+def test_pieces_that_compute_nothing_with_tensors_are_left_to_python() -> None:
+    def merged(a: list[Any], b: list[Any]) -> list[Any]:
+        out = []
+        while a and b:
+            out.append(a.pop(0) if a[0] <= b[0] else b.pop(0))
+        return out + a + b
+
+    def sort(values: list[Any]) -> list[Any]:
+        if len(values) <= 1:
+            return values
+        middle = len(values) // 2
+        return merged(sort(values[:middle]), sort(values[middle:]))
+
+    compiled = called(sort, lambda k: (list(normal(k, 9)),))
+    assert compiled._table.pieces is not None
+    assert compiled.stats.direct_calls and compiled.stats.piecewise_calls <= CALLS // 2, compiled.explain()
+
+
+def test_pieces_read_nonlocal_variables_to_which_their_function_assigns() -> None:
+    def run(tree: Tree, x: Any) -> Any:
+        total, count = T.zeros(3), 0
+
+        def visit(node: Tree) -> Any:
+            nonlocal total, count
+            if isinstance(node, int):
+                total = total + x * node
+                count += 1
+                return x.sin() * node + total
+            left = visit(node[0])
+            right = visit(node[1])
+            return (left - right * 0.5 + total).tanh() * count
+
+        return visit(tree), total, count
+
+    compiled = called(run, lambda k: (trees(k), normal(k, 3)))
+    (part, *_) = compiled._table.pieces.parts
+    assert part.stats.compiled_calls > 2 * CALLS, compiled.explain()

@@ -16,12 +16,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any, Final
 
 from tracejit.capture.call_sites import instrumented_frames
 from tracejit.capture.syntax.convert import ends_while, original_of
 from tracejit.capture.syntax.outlined_loops import may_be_outlined
+from tracejit.capture.syntax.pieces import Position
 from tracejit.core.package_files import is_own_frame
 
 __all__ = ["Branch", "Branches", "Recursion", "Site"]
@@ -46,12 +48,14 @@ _SHOWN: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A line that was running in a function of the user.  code: of the function, None if unknown; names: its globals."""
+    """A line that was running in a function of the user.  code: of the function, None if unknown; names: its globals; position: of
+    the expression that was running."""
 
     code: CodeType | None
     file: str
     line: int
     names: dict[str, Any] | None = field(default=None, repr=False, compare=False)
+    position: Position = field(default=(None, None, None, None), repr=False, compare=False)
 
 
 class Branch:
@@ -134,14 +138,15 @@ class Branch:
 class Recursion:
     """The recursive calls of one recording: calls of functions that are running already.
 
-    calls: by code of functions, where they call what leads to a recursive call: the line, and the name of the function that is
-    called.  functions: the codes of those that are called recursively, directly or by others.  has_branches: whether values have
-    decided a branch in these, or in what they call.  shape: equal for recordings whose recursive calls come in the same order."""
+    calls: by code of functions, where they call what leads to a recursive call: the position of the call or of its callee, and the
+    name of the function that is called.  functions: the codes of those that are called recursively, directly or by others.
+    has_branches: whether values have decided a branch in these, or in what they call.  shape: equal for recordings whose recursive
+    calls come in the same order."""
 
     __slots__ = ("calls", "functions", "has_branches", "shape")
 
     def __init__(self) -> None:
-        self.calls: dict[CodeType, set[tuple[int, str]]] = {}
+        self.calls: dict[CodeType, set[tuple[Position, str]]] = {}
         self.functions: set[CodeType] = set()
         self.has_branches = False
         self.shape = 0
@@ -154,7 +159,7 @@ class Recursion:
         self.functions.update([code for code in codes[codes.index(callee) :] if code is not None])
         for site, called in zip(sites, [*codes[1:], callee], strict=True):
             if site.code is not None and called is not None:
-                self.calls.setdefault(site.code, set()).add((site.line, called.co_name))
+                self.calls.setdefault(site.code, set()).add((site.position, called.co_name))
         self.shape = hash((self.shape, len(sites), sites[-1].line))
 
     def is_around(self, branch: Branch) -> bool:
@@ -175,6 +180,7 @@ class Branches:
         self._unwatched = unwatched
         self._branches: dict[tuple[Any, ...], Branch] = {}  # by the current instructions of the frames
         self._compiled: set[CodeType] = set()  # of functions that were called as compiled ones
+        self._positions: dict[tuple[CodeType, int], Position] = {}  # by instrumented code and instruction
 
     def follow(self, function: Any) -> None:
         """Note that the recorded call calls `function`, a compiled function, which the recording follows."""
@@ -203,7 +209,7 @@ class Branches:
         """Note that the user's code calls a function.  code: its instrumented code."""
         frames = list(instrumented_frames())
         if any(frame.f_code is code for frame in frames) and (callee := original_of(code)) is not None:
-            self.recursion.note(_sites(frames), callee)
+            self.recursion.note(self._sites(frames), callee)
 
     def in_program(self) -> tuple[Branch, ...]:
         """The branches in functions of the user that were decided more than once."""
@@ -212,22 +218,28 @@ class Branches:
     def _new_branch(self, outcome: Any, frames: list[FrameType], is_fixed: bool) -> Branch:
         """frames: of instrumented code, the innermost first."""
         of_program = [x for x in frames if not is_own_frame(x)]
-        sites = _sites(of_program)
+        sites = self._sites(of_program)
         is_end = bool(of_program) and ends_while(of_program[0].f_code, of_program[0].f_lineno)
         calls_compiled = any(site.code in self._compiled for site in sites[1:])
         return Branch(sites, outcome, is_end, is_fixed, calls_compiled)
 
+    def _sites(self, frames: Iterable[FrameType]) -> tuple[Site, ...]:
+        """The lines at which functions of the user are, the outermost first.  frames: of instrumented code, the innermost first."""
+        sites: list[Site] = []
+        inner = None  # the frame of a comprehension, which counts as a part of the function around it
+        for frame in frames:
+            if is_own_frame(frame):
+                continue
+            inner = inner or frame
+            code = original_of(frame.f_code)
+            if code is not None:
+                sites.append(Site(code, code.co_filename, inner.f_lineno, frame.f_globals, self._position(inner)))
+                inner = None
+        return tuple(reversed(sites))
 
-def _sites(frames: Iterable[FrameType]) -> tuple[Site, ...]:
-    """The lines at which functions of the user are, the outermost first.  frames: of instrumented code, the innermost first."""
-    sites: list[Site] = []
-    line = None  # the line in a comprehension, which counts as the line of the function around it
-    for frame in frames:
-        if is_own_frame(frame):
-            continue
-        line = frame.f_lineno if line is None else line
-        code = original_of(frame.f_code)
-        if code is not None:
-            sites.append(Site(code, code.co_filename, line, frame.f_globals))
-            line = None
-    return tuple(reversed(sites))
+    def _position(self, frame: FrameType) -> Position:
+        """Where a frame is."""
+        key = frame.f_code, frame.f_lasti
+        if key not in self._positions:
+            self._positions[key] = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))
+        return self._positions[key]

@@ -27,6 +27,8 @@ getting as far as that.
   and the function cannot run in pieces (`discourage`).
 * Pieces.  A call of a piece (pieces.py) is short, so recordings that serve none weigh more.  After `_VAIN` recordings of a piece in
   a row between which no path has served a call, the next one comes `_VAIN_WAIT` calls later, then twice as many.
+  To call a piece costs about as much as one operation, which is `_CALL_OF_PIECE`.  A piece whose calls gain less rests for
+  `FIRST_WAIT` calls, then for four times as many, and so on.
 * Room.  If there is no room for another path, unused paths are searched for after a number of calls (`is_search_early`), which
   doubles whenever some were dropped; sooner for a path for other sizes that pays with one call.
 * Code.  Functions that are created and compiled for each call (a lambda in a loop) are treated as one: if functions of the same
@@ -40,7 +42,7 @@ A call of a resting function goes from machine code to the function itself (cpyt
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import CodeType, FunctionType, MethodType
 from typing import Any, Final, NamedTuple
 
@@ -60,6 +62,8 @@ _FRUITLESS: Final = 8192
 _VAIN: Final = 4
 _VAIN_WAIT: Final = 16
 _MOST_DOUBLINGS: Final = 20
+_CALL_OF_PIECE: Final = 2
+_CALLS_TO_REVIEW: Final = 16
 
 
 class _Debt(NamedTuple):
@@ -83,8 +87,8 @@ class Accounts:
     __slots__ = (
         "_calls_for_room", "_calls_to_earn", "_calls_to_wait", "_code", "_cost", "_debt", "_debts", "_drops", "_errors", "_failures",
         "_gained", "_granted", "_has_checked_code", "_has_recorded", "_in_debt", "_is_piece", "_losses", "_on_trial",
-        "_paying_calls_for_room", "_retired_gain", "_search_factor", "_served", "_served_before", "_vain", "_window_calls",
-        "_windows_without_debt", "resting_calls", "waited_calls", "window",
+        "_paying_calls_for_room", "_retired_gain", "_reviewed", "_search_factor", "_served", "_served_before", "_useless_reviews",
+        "_vain", "_window_calls", "_windows_without_debt", "resting_calls", "waited_calls", "window",
     )  # fmt: skip
 
     def __init__(self, function: Any, is_piece: bool = False) -> None:
@@ -102,6 +106,8 @@ class Accounts:
         self._window_calls = self._cost = 0  # of the current window
         self._gained = self._retired_gain = 0  # total gain: when the window began; of dropped paths
         self._debt = 0  # the losses of earlier windows that later ones have not paid back
+        self._reviewed = 0, 0  # calls that paths of a piece have served, and their gain, at the last review
+        self._useless_reviews = 0  # reviews in a row after which it has rested
         self._losses = self._windows_without_debt = 0  # windows that ended with a debt; windows in a row since then without one
         self._drops = 0  # how often paths were dropped after a loss
         self.window = (
@@ -192,6 +198,18 @@ class Accounts:
             return 0
         self._debt = 0
         return FIRST_WAIT << min(2 * (self._losses - 2), _MOST_DOUBLINGS)
+
+    def review_piece(self, paths: Sequence[RecordedPath]) -> int:
+        """The number of calls for which a piece has to rest, since calling it has cost more than its paths have gained since the last
+        review."""
+        calls = sum([path.uses for path in paths]) - self._reviewed[0]
+        if 0 <= calls < _CALLS_TO_REVIEW:
+            return 0
+        gain = sum([path.gain for path in paths]) - self._reviewed[1]
+        self._reviewed = self._reviewed[0] + calls, self._reviewed[1] + gain
+        is_useless = 0 <= gain < _CALL_OF_PIECE * calls  # counts are less than before if paths were dropped
+        self._useless_reviews = self._useless_reviews + 1 if is_useless else 0
+        return FIRST_WAIT << min(2 * (self._useless_reviews - 1), _MOST_DOUBLINGS) if is_useless else 0
 
     # -- recordings
     def wait_for_code(self) -> int:

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from tracejit.capture.branches import Branch, Site
 from tracejit.capture.syntax.locate import NotConvertible
-from tracejit.capture.syntax.pieces import OutlinedFunction, has_loop_around, outline_loop_bodies
+from tracejit.capture.syntax.pieces import OutlinedFunction, Position, has_loop_around, outline_loop_bodies
 from tracejit.capture.syntax.recursive_calls import outline_between_calls
 from tracejit.core.compiler import calling_with
 
@@ -35,13 +35,23 @@ _MOST_FUNCTIONS: Final = 4
 
 class Pieces:
     """A function in pieces.  function: does what the original does.  parts: the functions that have been compiled for it so far.
-    text: why it is in pieces and what they are, for the user."""
+    text: why it is in pieces and what they are, for the user.  calls_compiled: whether it is the original, which calls another
+    compiled function in a loop."""
 
-    __slots__ = ("_cut_definition", "_module", "_whole", "function", "parts", "text")
+    __slots__ = ("_cut_definition", "_module", "_whole", "calls_compiled", "function", "parts", "text")
 
-    def __init__(self, whole: FunctionType, module: Any, function: Callable[..., Any], parts: list[Any], text: str) -> None:
+    def __init__(
+        self,
+        whole: FunctionType,
+        module: Any,
+        function: Callable[..., Any],
+        parts: list[Any],
+        text: str,
+        calls_compiled: bool = False,
+    ) -> None:
         """whole: the original.  module: if that is the `forward` of a Module, the Module."""
         self.function = function
+        self.calls_compiled = calls_compiled
         self.parts = parts
         self.text = text
         self._module, self._whole = module, whole
@@ -75,19 +85,20 @@ def compile_in_pieces(function: Any, branches: Sequence[Branch], why: str, compi
             return None
         replacement = unbound
     text = f"{why}: steps of its loops are compiled, what is around them is not"
-    return Pieces(unbound, module, _bound_as(module, owners, replacement), parts, text)
+    return Pieces(unbound, module, _bound_as(module, owners, replacement), parts, text, replacement is unbound)
 
 
 def compile_between_calls(
-    function: Any, sites: Mapping[CodeType, Set[tuple[int, str]]], why: str, compiled: Compile
+    function: Any, sites: Mapping[CodeType, Set[tuple[Position, str]]], why: str, compiled: Compile, whole: Any = None
 ) -> Pieces | None:
     """`function` in pieces between its recursive calls; None if that is not possible.  sites: where recursive calls were seen
-    (`Recursion.calls`).  For the other arguments see `compile_in_pieces`."""
+    (`Recursion.calls`).  whole: the compiled function, by which `function` may call itself.  For the other arguments see
+    `compile_in_pieces`."""
     module, unbound, owners = _definition_of(function)
     if unbound is None or unbound.__code__ not in sites:
         return None
-    recursive = _RecursiveFunctions(sites, compiled)
-    replacement = recursive.in_pieces(unbound)
+    recursive = _RecursiveFunctions(sites, compiled, whole)
+    replacement = recursive.keep(unbound)
     if replacement is None:
         return None
     text = f"{why}: what is between recursive calls is compiled, these are not"
@@ -210,14 +221,22 @@ class _RecursiveFunctions:
     Functions of one code share their pieces, also if each call of the function around them defines them anew.  parts: the compiled
     pieces."""
 
-    __slots__ = ("_compiled", "_outlined", "_replacements", "_sites", "parts")
+    __slots__ = ("_compiled", "_kept", "_outlined", "_replacements", "_sites", "_whole", "parts")
 
-    def __init__(self, sites: Mapping[CodeType, Set[tuple[int, str]]], compiled: Compile) -> None:
+    def __init__(self, sites: Mapping[CodeType, Set[tuple[Position, str]]], compiled: Compile, whole: Any) -> None:
         self._sites, self._compiled = sites, compiled
+        self._whole: Any = self if whole is None else whole
         self.parts: list[Any] = []
         # by code: the function in pieces, the globals of its functions, and the compiled pieces
         self._outlined: dict[CodeType, tuple[OutlinedFunction, dict[str, Any], list[Any]] | None] = {}
         self._replacements: dict[FunctionType, tuple[tuple[Any, ...], FunctionType]] = {}  # of the call that is running
+        self._kept: dict[FunctionType, tuple[tuple[Any, ...], FunctionType]] = {}  # of all calls
+
+    def keep(self, function: FunctionType) -> FunctionType | None:
+        """`in_pieces`, of a function that outlives the calls."""
+        result = self.in_pieces(function)
+        self._kept.update(self._replacements)
+        return result
 
     def calling(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A function that calls one, and afterwards keeps nothing alive that the call has defined."""
@@ -226,7 +245,7 @@ class _RecursiveFunctions:
             try:
                 return function(*args, **kwargs)
             finally:
-                self._replacements.clear()
+                self._replacements = self._kept.copy()
 
         return call
 
@@ -234,15 +253,22 @@ class _RecursiveFunctions:
         if type(function) is FunctionType:
             replacement = self.in_pieces(function)
             return function if replacement is None else replacement
-        module, unbound, owners = _definition_of(function)
+        module, unbound, owners = _definition_of(self._uncompiled(function))
         replacement = None if unbound is None else self.in_pieces(unbound)
         return function if replacement is None else _bound_as(module, owners, replacement)
 
+    def _uncompiled(self, function: Any) -> Any:
+        """The function itself in the place of the compiled function, which would only call it in pieces."""
+        if function is self._whole:
+            return function.__wrapped__
+        if type(function) is MethodType and function.__func__ is self._whole:
+            return MethodType(function.__func__.__wrapped__, function.__self__)
+        return function
+
     def in_pieces(self, function: FunctionType) -> FunctionType | None:
         """A function in pieces; None if it has no recursive calls, or cannot be in pieces."""
-        definition = _definition(function)
         known = self._replacements.get(function)
-        if known is not None and all(map(is_, known[0], definition)):
+        if known is not None and all(map(is_, known[0], _definition(function))):
             return known[1]
         code = function.__code__
         if code not in self._outlined:
@@ -259,7 +285,7 @@ class _RecursiveFunctions:
             cells[outlined[0].calls] = CellType(self)
         result = _with_code(function, outlined[0].code, cells, function.__qualname__)
         result.__defaults__, result.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
-        self._replacements[function] = definition, result
+        self._replacements[function] = _definition(function), result
         return result
 
     def _outline(self, function: FunctionType) -> tuple[OutlinedFunction, dict[str, Any], list[Any]] | None:

@@ -35,9 +35,10 @@ from tracejit.capture.branches import Branch, Recursion
 from tracejit.capture.reasons import Reason, make
 from tracejit.capture.recording.entry import MISS, Recording
 from tracejit.capture.syntax.outlined_loops import may_be_outlined
+from tracejit.capture.syntax.pieces import Position
 from tracejit.compiled.accounts import WINDOW, Accounts
 from tracejit.compiled.diagnostics import Diagnostics
-from tracejit.compiled.dispatch import SERVE
+from tracejit.compiled.dispatch import OWNER, SERVE
 from tracejit.compiled.path_table import MANY_PATHS, PathTable
 from tracejit.compiled.pieces import Pieces, compile_between_calls, compile_in_pieces
 from tracejit.compiled.recorded_path import FIRST_WAIT, RecordedPath
@@ -62,6 +63,7 @@ _RECURSIONS_TO_SPLIT: Final = (
 _CALLS_OF_NEW_SIZE: Final = 4
 _CALLS_BEFORE_WARNING: Final = 12  # eager calls
 _CALLS_TO_EARN: Final = 64  # calls that a path should serve if there are many paths
+_CALLS_TO_REVIEW: Final = 8  # calls in pieces
 _MOST_SIZES: Final = 4096  # sizes whose calls are counted
 _PASSING: Final = ("raised",)  # reasons that do not recur in the next recording of such a call
 
@@ -414,11 +416,12 @@ class TierPolicy:
 
     def _split_between_calls(self, divergence: Divergence, recursions: Sequence[Recursion]) -> bool:
         """Compile what is between the calls of recursions, and nothing else, from now on.  Returns False if that is not possible."""
-        calls: dict[CodeType, set[tuple[int, str]]] = {}
+        calls: dict[CodeType, set[tuple[Position, str]]] = {}
         for recursion in recursions:
             for code, sites in recursion.calls.items():
                 calls.setdefault(code, set()).update(sites)
-        return self._enter(divergence, lambda why: compile_between_calls(self._function, calls, why, self._compile_piece))
+        whole = self._table.slots[OWNER]
+        return self._enter(divergence, lambda why: compile_between_calls(self._function, calls, why, self._compile_piece, whole))
 
     def _enter(self, divergence: Divergence, make_pieces: Callable[[str], Pieces | None]) -> bool:
         """Run in pieces from now on.  make_pieces: given why, for the user.  Returns False if there are none."""
@@ -444,7 +447,20 @@ class TierPolicy:
             return MISS
         self._diagnostics.stats.piecewise_calls += 1
         result = pieces.function(*args, **kwargs)
-        called = [part for part in pieces.parts if part.stats.calls]
-        if called and all(part._policy.accounts.is_resting for part in called):  # calling pieces costs more than it saves
-            self.rest(FIRST_WAIT)
+        self._review_pieces(pieces)
         return result
+
+    def _review_pieces(self, pieces: Pieces) -> None:
+        """Leave to Python, for a while, the pieces that cost more than they save; and the function if no others are called."""
+        if self._diagnostics.stats.piecewise_calls % _CALLS_TO_REVIEW == 0:
+            for part in pieces.parts:
+                part._policy.review_as_piece()
+        at_work = [part for part in pieces.parts if not part._policy.accounts.is_resting]
+        may_rest = not (at_work or pieces.calls_compiled) or len(at_work) < len(pieces.parts)
+        if may_rest and not any(part.stats.calls for part in at_work):
+            self.rest(FIRST_WAIT)
+
+    def review_as_piece(self) -> None:
+        """Rest if this is a piece, and the calls since the last review have not saved what calling it costs."""
+        if not self.accounts.is_resting and (calls := self.accounts.review_piece(self._table.paths)):
+            self.rest(calls)

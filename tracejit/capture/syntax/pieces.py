@@ -38,11 +38,13 @@ from tracejit.capture.syntax.scopes import LOOKING_AT_VARIABLES, bound_names, de
 from tracejit.capture.syntax.tree_walk import children, walk
 
 __all__ = [
-    "BREAKS", "CONTINUES", "RETURNS", "ExitRewriter", "NoPiece", "OutlinedFunction", "Outliner", "Piece", "calls_at",
+    "BREAKS", "CONTINUES", "RETURNS", "ExitRewriter", "NoPiece", "OutlinedFunction", "Outliner", "Piece", "Position", "calls_at",
     "function_in_pieces", "has_loop_around", "is_in", "loops_around", "may_have_pieces", "outermost_loops", "outline_loop_bodies",
     "own_statements", "set_location",
 ]  # fmt: skip
 
+Position = tuple[int | None, int | None, int | None, int | None]
+"""Of an expression: its first and last line, first and last column; as far as they are known (`CodeType.co_positions`)."""
 CONTINUES, BREAKS, RETURNS = range(3)
 """How a body has ended."""
 _CALLS: Final = "__calls__"
@@ -209,7 +211,7 @@ class Outliner:
         self.local = bound_names(node) - self.shared
         self.consuming = {x for x in _CONSUMING if x not in self.local and x not in code.co_freevars and x not in names}
         self.captured = set(_captured(node.body, self.consuming)) & self.local
-        self.assigned_inside = {name for x in walk(node) if isinstance(x, ast.Nonlocal) for name in x.names}
+        self.assigned_inside = {name for x in walk(node) if isinstance(x, ast.Nonlocal) for name in x.names} & self.local
         deleted = {x.id for x in walk(node) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Del)}
         self.deleted = deleted | {x.name for x in walk(node) if isinstance(x, ast.ExceptHandler) and x.name}
 
@@ -289,6 +291,11 @@ class Outliner:
         if BREAKS in ways:
             result.append(if_ended(BREAKS, ast.Break()))
         return result
+
+    def stable_before(self, statement: ast.stmt) -> set[str]:
+        """The variables of the function that have a value where a statement begins, and to which only the function itself assigns."""
+        before = _before(self.node, statement, self.local) or frozenset()
+        return (self.local & before) - self.captured - self.deleted
 
     def live_names(self, loop: ast.For | ast.While) -> tuple[list[str], list[str]]:
         """(live-in variables of the body, live-out variables), where all of the former have values.  Raises NoPiece."""

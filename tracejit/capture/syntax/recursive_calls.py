@@ -37,13 +37,13 @@ from tracejit.capture.syntax.pieces import (
     OutlinedFunction,
     Outliner,
     Piece,
+    Position,
     calls_at,
     function_in_pieces,
     is_in,
     may_have_pieces,
     set_location,
 )
-from tracejit.capture.syntax.scopes import bound_names
 from tracejit.capture.syntax.tree_walk import children, walk
 
 __all__ = ["outline_between_calls"]
@@ -59,19 +59,18 @@ _IN_PYTHON: Final = (
 
 
 def outline_between_calls(
-    code: CodeType, sites: Collection[tuple[int, str]], names: dict[str, Any] | None = None
+    code: CodeType, sites: Collection[tuple[Position, str]], names: dict[str, Any] | None = None
 ) -> OutlinedFunction | None:
     """A function in pieces between its recursive calls; None if it has no such call.  Raises NotConvertible.
 
-    sites: where recursive calls were seen: the line, and the name of the function that is called.  names: the globals of the
-    function."""
+    sites: where recursive calls were seen (`Recursion.calls`).  names: the globals of the function."""
     located = locate(code, names)
     node = located.node
     if not may_have_pieces(node):
         return None
-    separator = _Separator(node, _recursive_calls(node, sites))
-    node.body = separator.statements(node.body)
     outliner = Outliner(code, located, names or ())
+    separator = _Separator(outliner, _recursive_calls(node, sites))
+    node.body = separator.statements(node.body)
     pieces: list[Piece] = []
     for statements, start, end in reversed(list(separator.blocks(node.body))):  # so that those to come remain where they are
         try:
@@ -83,31 +82,42 @@ def outline_between_calls(
     return function_in_pieces(code, located, pieces, separator.calls) if separator.calls else None
 
 
-def _recursive_calls(node: ast.FunctionDef, sites: Collection[tuple[int, str]]) -> list[ast.Call]:
-    """The calls whose callees have one of the names, `self(...)` that of a method; on a line without such a call, all calls."""
-    names = {name for _, name in sites}
-    if names & {"forward", "__call__"} and node.args.args:
-        names.add(node.args.args[0].arg)
-    calls = [call for call in calls_at(node, range(node.lineno, (node.end_lineno or 0) + 1)) if _name(call.func) in names]
-    lines = [line for line, _ in sites if not any(is_in(call, line) for call in calls)]
+def _recursive_calls(node: ast.FunctionDef, sites: Collection[tuple[Position, str]]) -> list[ast.Call]:
+    """The calls at these positions, and others whose callees have a name like theirs, or like the called functions.  Where columns are
+    not known (`python -X no_debug_ranges`): on a line without such a call, all calls."""
+    every = calls_at(node, range(node.lineno, (node.end_lineno or 0) + 1))
+    positions = {position for position, _ in sites}
+    seen = [call for call in every if not positions.isdisjoint((_position(call), _position(call.func)))]
+    names = ({name for _, name in sites} | {_name(call.func) for call in seen}) - {""}
+    calls = [call for call in every if _name(call.func) in names or call in seen]
+    lines = [line for line, *_, column in positions if line and column is None and not any(is_in(call, line) for call in calls)]
     return calls + calls_at(node, lines)
 
 
+def _position(x: ast.expr) -> Position:
+    return x.lineno, x.end_lineno, x.col_offset, x.end_col_offset
+
+
 def _name(callee: ast.expr) -> str:
-    return callee.id if isinstance(callee, ast.Name) else callee.attr if isinstance(callee, ast.Attribute) else ""
+    """The name of what is called; that of a container, with brackets, for an item of it."""
+    match callee:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+        case ast.Subscript(value=container):
+            return f"{_name(container)}[]"
+    return ""
 
 
 class _Separator:
     """Makes recursive calls statements of their own.  calls: these."""
 
-    def __init__(self, node: ast.FunctionDef, calls: list[ast.Call]) -> None:
+    def __init__(self, outliner: Outliner, calls: list[ast.Call]) -> None:
+        """outliner: of the function; it is told the new variables."""
         self.calls = calls
         self._ids = {id(call) for call in calls}
         self._values = 0
-        captured = {
-            x.id for f in walk(node) if isinstance(f, FunctionNode) and f is not node for x in walk(f) if isinstance(x, ast.Name)
-        }
-        self._stable = bound_names(node) - captured  # variables to which no call assigns
+        self._outliner = outliner
+        self._stable: set[str] = set()  # at the statement: variables that have a value, and to which no call assigns
 
     def statements(self, body: Iterable[ast.stmt]) -> list[ast.stmt]:
         """The statements, with the recursive calls in them as statements of their own."""
@@ -148,6 +158,7 @@ class _Separator:
         if not self._count(statement) or isinstance(statement, FunctionNode | ast.ClassDef):
             return [statement]
         before: list[ast.stmt] = []
+        self._stable = self._outliner.stable_before(statement)
         match statement:
             case ast.Assign() | ast.Expr() | ast.Return(value=ast.expr()):
                 statement.value = self._evaluated(statement.value, before)  # type: ignore[arg-type]
@@ -203,6 +214,7 @@ class _Separator:
         self._values += 1
         name = f"__value_{self._values}__"
         self._stable.add(name)
+        self._outliner.local.add(name)
         before.append(ast.copy_location(ast.Assign([ast.copy_location(ast.Name(name, ast.Store()), value)], value), value))
         return ast.copy_location(ast.Name(name, ast.Load()), value)
 
