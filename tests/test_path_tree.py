@@ -31,8 +31,9 @@ from tracejit.core.aval import Aval
 from tracejit.core.dtypes import bool_, float64, int64
 from tracejit.core.op import REGISTRY
 from tracejit.ir.graph import Body, Literal, Node
-from tracejit.ir.interpreter import NodeFailed, Runner
+from tracejit.ir.interpreter import NodeFailed
 from tracejit.ir.loop import LOOP_OF_PATHS, WHILE_OF_PATHS
+from tracejit.ir.runner import Runner
 from tracejit.tensor import Tensor
 
 NUMBER, TRUTH, WHOLE = Aval((), float64), Aval((), bool_), Aval((), int64)
