@@ -80,7 +80,7 @@ class Path:
     def into(self, tree: PathTree, left: dict[int, StepValue], way: int = CONTINUES, items: tuple[StepValue, ...] = ()) -> str:
         return tree.insert(
             self.nodes,
-            PathEnd(way, left, items),
+            PathEnd(way, left, tuple([(x,) for x in items])),
             lambda x: tree.shared_place(x[1], (NUMBER, False)) if x[0] == SHARED else x,
         )
 
@@ -122,7 +122,7 @@ class Step:
         values.update({(SHARED, k): np.array(shared[str(key)]) for k, key in enumerate(tree.shared)})
         with np.errstate(all="ignore"):
             outputs = self.run([values[x] for x in self.places])
-        names = [*tree.carried(), *[("item", k) for k in range(tree.collects)]]
+        names = [*tree.carried(), *[(kind, column[0]) for kind, column in tree.items()]]
         return {name: x.item() for name, x in zip(names, outputs, strict=True)}
 
 
@@ -340,8 +340,15 @@ def test_the_stop_may_be_what_steps_share() -> None:
     assert [Step(tree)(3, stop=stop)[GO] for stop in (3, 4, 5)] == [False, False, True]
 
 
-def test_a_step_that_collects_items_is_one_of_a_counted_loop() -> None:
+def collecting_tree() -> PathTree:
+    """A tree of five steps that append to two lists."""
     tree = tree_of(float, trips=TripCount(1, 5))
+    tree.count, tree.item_kinds = 5, dict.fromkeys((0, 1), (NUMBER, float))
+    return tree
+
+
+def test_a_step_that_collects_items_is_one_of_a_counted_loop() -> None:
+    tree = collecting_tree()
     for is_large in (True, False):
         path = Path()
         path.asks(path.op("gt", Y, 1.0, aval=TRUTH), is_large)
@@ -353,11 +360,18 @@ def test_a_step_that_collects_items_is_one_of_a_counted_loop() -> None:
     assert (found[Y], found["item", 0], found["item", 1], found[X]) == (2.0, 2.0, 4.0, 1)
 
 
-def test_a_counted_loop_that_may_end_early_has_no_body() -> None:
-    tree = tree_of(float, trips=TripCount(1, 5))
-    Path().into(tree, {}, BREAKS, (Y,))
-    with pytest.raises(NoBody, match="it appends items to a list, and ends before its last step"):
-        tree.body()
+def test_a_step_that_collects_items_on_some_paths_says_whether_it_has_them() -> None:
+    tree = collecting_tree()
+    for is_large, way, items in ((True, BREAKS, (Y,)), (False, CONTINUES, ())):
+        path = Path()
+        path.asks(path.op("gt", Y, 1.0, aval=TRUTH), is_large)
+        path.into(tree, {}, way, items)
+    step = Step(tree)
+    assert step.op is LOOP_OF_PATHS and GO in tree.carried() and not tree.is_counted
+    assert [(step(0, y)["item", 0], step(0, y)["has item", 0], step(0, y)[GO]) for y in (4.0, 0.5)] == [
+        (4.0, True, False),
+        (0.0, False, True),
+    ]
 
 
 # -- objects
