@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,6 +50,7 @@ from tracejit.capture.path_tree import (
     identity,
     requires_grad,
 )
+from tracejit.capture.path_walk import PathWalk
 from tracejit.capture.python_steps import elements_without_end, plain_elements, run_steps
 from tracejit.capture.step_elements import Elements, header_value, step_elements
 from tracejit.capture.step_paths import (
@@ -75,8 +77,6 @@ from tracejit.core.dtypes import FROM_NUMPY, int64
 from tracejit.core.floating import quietly
 from tracejit.core.op import REGISTRY
 from tracejit.ir.graph import Body, Graph, Node
-from tracejit.ir.interpreter import NodeFailed
-from tracejit.ir.runner import Runner
 from tracejit.ops.movement.views import detach
 from tracejit.tensor import Tensor
 from tracejit.tensor.base import wrap
@@ -229,7 +229,7 @@ class LoopRun:
             return self._refuse(str(refusal), None)
         while True:
             try:
-                ended = None if self.runner is None else self.recorder.unwatched(self._follow_known)
+                ended = None if self.body is None else self.recorder.unwatched(partial(quietly, self._follow))
             except Exception as error:
                 stop_for_defect(self.recorder, error)
                 return self._steps_in_python(self._remaining(done=False))
@@ -281,6 +281,7 @@ class LoopRun:
         self.given = tensors  # what the slots hold at first
         self.outside: dict[Any, Any] = {}  # what steps share, where gradients go through the loop
         self.body: Any = None  # (graph, places of its inputs, what it carries)
+        self.walk = PathWalk(self.tree, self._shared)
         self.tape = StepsOnTape(self)
         first: dict[int, int] = {}
         self.objects = [first.setdefault(id(x), k) if self.tree.is_object(k) else -1 for k, x in enumerate(tensors)]
@@ -299,7 +300,6 @@ class LoopRun:
                 self.arrays.append(x._array.copy())
                 self.objects.append(-1)
                 self.grads.append(False)
-        self.runner: Any = None
         self.carried = carried
 
     def _slot_for(self, key: tuple[Any, ...], x: Any) -> tuple[Slot, Tensor]:
@@ -358,30 +358,15 @@ class LoopRun:
             tensor._array[...] = self.arrays[k]
 
     # -- steps by known paths
-    def _follow_known(self) -> int | None:
-        """Make steps by the paths that are known.  Returns how the last one has ended; None where they do not serve the next one."""
-        while (ended := self._follow()) == CONTINUES and (self.trips is None or self._is_inside()):
-            self.made += 1
-        return ended
-
     def _follow(self) -> int | None:
-        """The same of one step."""
-        run, (_, places, carried) = self.runner, self.body
-        slots = range(len(self.tree.slots))
-        values = {GO: np.array(True), WAY: np.array(0), BASE: np.array(self._first_object())}
-        values.update({(LIVE_IN, k): self.arrays[k] for k in slots})
-        values.update({identity(k): np.array(self.objects[k]) for k in slots})
-        values.update({requires_grad(k): np.array(self.grads[k]) for k in slots})
-        try:
-            outputs = quietly(run, [values[x] if x in values else self._shared(x[1]) for x in places])
-        except NodeFailed:
-            return None
-        results = dict(zip(carried, outputs, strict=False))
-        self.arrays = [results[LIVE_IN, k] for k in slots]
-        self.objects = [int(results[identity(k)]) if self.tree.is_object(k) else -1 for k in slots]
-        self.grads = [bool(results.get(requires_grad(k), self.tree.slots[k].requires_grad)) for k in slots]
-        self.items.steps.append(self.items.of_step(outputs[len(carried) :]))
-        return CONTINUES if self.tree.is_counted else int(results[WAY])
+        """Make steps by the paths that are known.  Returns how the last one has ended; None where they do not serve the next one."""
+        while (left := self.walk.step(self.arrays, self.objects, self.grads, self._first_object())) is not None:
+            self.arrays, self.objects, self.grads = left.arrays, left.objects, left.grads
+            self.items.steps.append([*left.items, *[[] for _ in self.items.before[len(left.items) :]]])
+            if left.way != CONTINUES or (self.trips is not None and not self._is_inside()):
+                return left.way
+            self.made += 1
+        return None
 
     def _first_object(self) -> int:
         """The number of the first object that the step makes."""
@@ -536,7 +521,8 @@ class LoopRun:
         interpreter.path_nodes += len(graph.nodes)
         if interpreter.path_nodes > _MOST_NODES:
             raise Refused("there are too many paths, or they are too long")
-        self.runner, self.body = Runner(graph), (graph, places, self.tree.carried())
+        self.body = graph, places, self.tree.carried()
+        self.walk.note_path()
         self.items.set_columns(self.tree)
         if self.tree.has_gradients:
             self.outside.update({v: outside_value(interpreter, v) for v in self.tree.shared if v not in self.outside})
@@ -708,6 +694,10 @@ class LoopRun:
         """Append guards on how the steps have ended, and what they have written.  at: what the loop carries in the end.  Returns the
         result of the loop."""
         interpreter, tree = self.interpreter, self.tree
+        if not self.is_nested:
+            steps = sorted([end.steps for _, end in tree.all_paths()], reverse=True)
+            paths = f"{len(steps)} path{'s' * (len(steps) > 1)}, taken {', '.join(map(str, steps))} times"
+            interpreter.remarks.append(f"the loop at {self.line}: {self.made} steps in the recorded call, by {paths}")
         if tree.is_bounded:
             self.take(at[GO])
         if not tree.is_counted:

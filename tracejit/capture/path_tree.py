@@ -111,16 +111,17 @@ class TripCount:
 @dataclass(slots=True)
 class PathEnd:
     """How a path ends.  way: CONTINUES, BREAKS or RETURNS.  left: the place of what each slot holds then; a slot that is not there
-    holds what it held.  items: for each list, those that the path appends."""
+    holds what it held.  items: for each list, those that the path appends.  steps: how many have taken it."""
 
     way: int
     left: dict[int, StepValue]
     items: tuple[tuple[StepValue, ...], ...] = ()
+    steps: int = field(default=1, compare=False)
 
     def at(self, place: Callable[[StepValue], StepValue]) -> PathEnd:
         """The same with other places of what is left and appended."""
         left = {place((LIVE_IN, k))[1]: place(x) for k, x in self.left.items()}
-        return PathEnd(self.way, left, tuple([tuple(map(place, column)) for column in self.items]))
+        return replace(self, left=left, items=tuple([tuple(map(place, column)) for column in self.items]))
 
 
 @dataclass(slots=True)
@@ -297,7 +298,7 @@ class PathTree:
                 return
             for slot in new:
                 slot.requires_grad = True
-            for segment in self._segments():
+            for segment in self.segments():
                 for at, node in enumerate(segment.nodes):
                     segment.nodes[at] = marked_node = self._marked(node)
                     self.kinds.update(zip(marked_node.outputs, marked_node.kinds, strict=True))
@@ -358,7 +359,8 @@ class PathTree:
             )
         return found
 
-    def _segments(self) -> Iterator[Segment]:
+    def segments(self) -> Iterator[Segment]:
+        """All segments, those before others first."""
         waiting = [self.root]
         while waiting:
             segment = waiting.pop()
@@ -412,7 +414,7 @@ class PathTree:
         def place(x: Any) -> Any:
             return new if x == old else x
 
-        for segment in self._segments():
+        for segment in self.segments():
             segment.nodes = [_with_places(node, place) for node in segment.nodes]
             segment.decided = place(segment.decided)
             if segment.end is not None:
@@ -457,6 +459,13 @@ class PathTree:
         """(the operation of the loop, the body, the places of its inputs).  The body gives what `carried` says, then items.  Raises
         NoBody."""
         return _Body(self).graph()
+
+    def nodes_to_run(self, segment: Segment) -> list[StepNode]:
+        """The nodes of a segment, where a step comes there: nested loops as nodes of their bodies.  Raises NoBody."""
+        body = _Body(self)
+        for node in segment.nodes:
+            body.node(node, None)
+        return body.nodes
 
     @property
     def has_gradients(self) -> bool:
@@ -688,7 +697,7 @@ class _Body:
         item, None if it has none, and that of whether it has one."""
         path = [*before, *segment.nodes]
         for node in segment.nodes:
-            self._node(node, mask)
+            self.node(node, mask)
         if segment.end is not None:
             return self._outcome_of_path(segment.end, path)
         assert segment.decided is not None
@@ -743,7 +752,8 @@ class _Body:
             self.objects[number] = self._add("add", _NUMBER, BASE, Literal(number)) if number else BASE
         return self.objects[number]
 
-    def _node(self, node: StepNode, mask: StepValue | None) -> None:
+    def node(self, node: StepNode, mask: StepValue | None) -> None:
+        """Add a node of a segment."""
         if isinstance(node, LoopNode):
             node = self._nested(node, mask)
         elif mask is not None and (node.node.may_exit or _looks_at_a_position(node)):

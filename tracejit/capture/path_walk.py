@@ -1,0 +1,138 @@
+"""Steps of a loop along the paths that are known, with NumPy.
+
+The body of a tree computes all segments, and selects what a step leaves by masks (path_tree.py).  A `PathWalk` branches: it evaluates
+the segments on the path of the step, and no others.  So the steps of a recorded call cost what their paths cost.  What a step leaves
+is the same.  A nested loop is evaluated by its body.
+
+It must not know what runs the steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from tracejit.capture.loop_steps import LIVE_IN, SHARED, StepValue
+from tracejit.capture.path_tree import PathEnd, PathTree, Segment
+from tracejit.ir.graph import Literal, Node
+from tracejit.ir.interpreter import NodeFailed
+from tracejit.ir.runner import NodeRun
+
+__all__ = ["PathWalk", "StepLeft"]
+
+
+class StepLeft:
+    """What a step has left.
+
+    way: how it has ended.  arrays: what each slot holds.  objects: the numbers of these objects, -1 of what is none.  grads: whether they
+    require grad.  items: the arrays of what it appends to each list."""
+
+    __slots__ = ("arrays", "grads", "items", "objects", "way")
+
+    def __init__(self, way: int, arrays: list[Any], objects: list[int], grads: list[bool], items: list[list[Any]]) -> None:
+        self.way, self.arrays, self.objects, self.grads, self.items = way, arrays, objects, grads, items
+
+
+class _Values(dict[StepValue, Any]):
+    """Values by their places.  What steps share is read when a step asks for it."""
+
+    def __init__(self, shared: Callable[[int], Any], arrays: Sequence[Any]) -> None:
+        super().__init__({(LIVE_IN, k): x for k, x in enumerate(arrays)})
+        self._shared = shared
+
+    def __missing__(self, place: StepValue) -> Any:
+        assert place[0] == SHARED, place
+        value = self[place] = self._shared(place[1])
+        return value
+
+
+class PathWalk:
+    """The steps of one tree.  shared: what the k-th of its shared values is, an array or a number."""
+
+    def __init__(self, tree: PathTree, shared: Callable[[int], Any]) -> None:
+        self._tree, self._shared = tree, shared
+        self._ready: dict[int, tuple[Segment, list[Any], NodeRun]] = {}  # by ids of segments: the nodes that are made ready
+        self._grads: dict[int, list[tuple[int, frozenset[int] | bool]]] = {}  # by ids of ends; see `_require_grad`
+
+    def note_path(self) -> None:
+        """Note that the tree has another path."""
+        tree, segments = self._tree, {id(segment): segment for segment in self._tree.segments()}
+        self._ready = {
+            k: known
+            for k, known in self._ready.items()
+            if k in segments and len(known[1]) == len(segments[k].nodes) and all(map(_is, known[1], segments[k].nodes))
+        }
+        changing = tree.changing_grad()
+        self._grads = {}
+        for path, end in tree.all_paths() if changing else ():
+            grad = tree.grad_of_path(path)
+            needs = [(k, grad(end.left.get(k, (LIVE_IN, k)))) for k in changing]
+            self._grads[id(end)] = [(k, x if not isinstance(x, frozenset) or x <= {*changing} else True) for k, x in needs]
+
+    def step(self, arrays: Sequence[Any], objects: Sequence[int], grads: Sequence[bool], first: int) -> StepLeft | None:
+        """Make a step; None where no path serves it.  arrays, objects, grads: see StepLeft.  first: the number of the first object that
+        it makes.  To be called where floating-point warnings are off."""
+        values, segment = _Values(self._shared, arrays), self._tree.root
+        try:
+            while segment.end is None:
+                self._nodes(segment)(values)
+                assert segment.decided is not None
+                following = _following(segment, values[segment.decided])
+                if following is None:
+                    return None
+                segment = following
+            self._nodes(segment)(values)
+        except NodeFailed:
+            return None
+        return self._left(segment.end, values, objects, grads, first)
+
+    def _nodes(self, segment: Segment) -> NodeRun:
+        known = self._ready.get(id(segment))
+        if known is None:
+            nodes = self._tree.nodes_to_run(segment)
+            avals = {place: kind[0] for a in nodes for place, kind in zip(a.outputs, a.kinds, strict=True)}
+            made = [Node(a.node.op, a.operands, a.attributes, cast(Any, a.outputs), a.node.line) for a in nodes]
+            known = self._ready[id(segment)] = segment, [*segment.nodes], NodeRun(made, avals)
+        return known[2]
+
+    def _left(self, end: PathEnd, values: _Values, objects: Sequence[int], grads: Sequence[bool], first: int) -> StepLeft:
+        tree = self._tree
+        end.steps += 1
+        arrays: list[Any] = []
+        numbers: list[int] = []
+        made: dict[StepValue, int] = {}
+        for k, slot in enumerate(tree.slots):
+            place = end.left.get(k, (LIVE_IN, k))
+            x = values[place]
+            if place[0] == SHARED:
+                x = np.array(x, slot.aval.dtype.numpy)
+            arrays.append(x)
+            if not tree.is_object(k):
+                numbers.append(-1)
+            elif place[0] == LIVE_IN:
+                numbers.append(objects[place[1]])
+            elif place[0] == SHARED:
+                numbers.append(tree.number_of(tree.shared[place[1]]))
+            else:
+                numbers.append(first + made.setdefault(place, k))
+        if tree.trips is not None:
+            arrays[0] = np.array(int(values[LIVE_IN, 0]) + tree.trips.step)
+        require = [slot.requires_grad for slot in tree.slots]
+        for k, needs in self._grads.get(id(end), ()):
+            require[k] = any(grads[j] for j in needs) if isinstance(needs, frozenset) else needs
+        items = [[np.asarray(values[x], tree.item_kinds[k][0].dtype.numpy) for x in column] for k, column in enumerate(end.items)]
+        return StepLeft(end.way, arrays, numbers, require, items)
+
+
+def _is(a: Any, b: Any) -> bool:
+    return a is b
+
+
+def _following(segment: Segment, value: Any) -> Segment | None:
+    """The segment that follows where the value that decides is this one."""
+    value = value.item() if isinstance(value, np.ndarray) else value
+    for expected, following in segment.following.items():
+        if Literal(bool(value) if type(expected.value) is bool else value) == expected:
+            return following
+    return None
