@@ -21,7 +21,7 @@ Nested loops are nodes of the path of a step, with a tree of their own; runs of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import replace
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
@@ -32,7 +32,7 @@ from tracejit.capture.call_sites import user_line
 from tracejit.capture.defects import stop_for_defect
 from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.handlers.symbols import is_symbolic
-from tracejit.capture.loop_emission import emit_loop, room_for
+from tracejit.capture.loop_emission import LoopResults, emit_loop, room_for
 from tracejit.capture.loop_steps import LIVE_IN, SHARED, RecordingPoint, StepValue, outside_value
 from tracejit.capture.path_tree import (
     BASE,
@@ -69,11 +69,11 @@ from tracejit.capture.step_paths import (
 from tracejit.capture.steps_on_tape import StepsOnTape
 from tracejit.capture.syntax.loops import UNBOUND
 from tracejit.capture.syntax.outlined_loops import NO_STEP, WAYS, WHILE, OutlinedLoop
-from tracejit.capture.syntax.pieces import CONTINUES, RETURNS
+from tracejit.capture.syntax.pieces import BREAKS, CONTINUES, RETURNS
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FROM_NUMPY, int64
 from tracejit.core.floating import quietly
-from tracejit.core.op import REGISTRY
+from tracejit.core.op import REGISTRY, Kind
 from tracejit.ir.graph import Body, Graph, Node
 from tracejit.ir.interpreter import NodeFailed, Runner
 from tracejit.ops.movement.views import detach
@@ -258,7 +258,8 @@ class LoopRun:
                 slot, tensor = self._slot_for(key, x)
                 slots.append(slot)
                 tensors.append(tensor)
-        self.tree = PathTree((self.function.__code__, loop.line), slots, self.trips, self.count, loop.read_after, self.joined)
+        key = self.function.__code__, loop.line
+        self.tree = PathTree(key, slots, self.trips, self.count, loop.read_after, self.joined, self.is_nested)
         if self.elements is not None and self.trips is not None and is_symbolic(self.elements.stop):
             value = number_value(interpreter, self.elements.stop)
             self.tree.trips = TripCount(self.trips.step, self.tree.shared_place(value, (interpreter.avals[value], False)))
@@ -417,9 +418,9 @@ class LoopRun:
             if isinstance(before, str):
                 raise Refused(before)
             outcome = describe_path(self, outer, begin, live_ins, way, values, before)
-            may_stay = not self.made and self.first < _MOST_FIRST and way == CONTINUES and not self.loop.items
-            if may_stay and (outcome.changes or self._reads_twice(outcome)):
-                return self._stay_outside(stand_ins, live_ins, values)
+            may_stay = not self.made and self.first < _MOST_FIRST and way != RETURNS and not self.loop.items
+            if may_stay and ((outcome.changes and way == CONTINUES) or self._reads_twice(outcome)):
+                return self._stay_outside(stand_ins, live_ins, way, values)
             if outcome.changes:
                 raise Refused(f"{outcome.changes!r} holds other kinds of things after some steps")
             self._add_path(outcome)
@@ -574,10 +575,10 @@ class LoopRun:
             column.append(row)
 
     def _stay_outside(
-        self, stand_ins: Sequence[Tensor], live_ins: Sequence[int], values: Sequence[Any]
+        self, stand_ins: Sequence[Tensor], live_ins: Sequence[int], way: int, values: Sequence[Any]
     ) -> tuple[int, Any] | None:
         """Leave the nodes of the first step where they are: stand-ins become what they stand for.  live_ins: the values of stand-ins
-        before the step.  Returns None if there is another step, else the result of the loop."""
+        before the step.  way, values: what it has returned.  Returns None if there is another step, else the result of the loop."""
         interpreter = self.interpreter
         self.first += 1
         known: dict[int, int] = {}
@@ -603,6 +604,8 @@ class LoopRun:
         originals = {id(x): self.begun[j] for x, j in zip(stand_ins, self.begun_objects, strict=False) if j in self.begun}
         left = [_replaced(x, originals) for x in values]
         self.variables = {**self.variables, **dict(zip(self.loop.live_outs, left, strict=True))}
+        if way == BREAKS:
+            return way, tuple(left)
         if self.trips is not None:
             self.element = self.recorder.operators.binary("+", self.element, self.trips.step)
         if not self._has_step():
@@ -655,9 +658,7 @@ class LoopRun:
         named = tuple(sorted(attributes.items()))
         node = interpreter._append(op, (), tuple(operands), named, (*results, *rows), interpreter._line())
         interpreter.evaluated[node.outputs[0]] = False
-        starts = {slot.key: self.entered[k] if k < len(self.entered) else None for k, slot in enumerate(tree.slots)}
-        begun = {tree.slots[k].key: number for k, number in enumerate(self.begun_objects) if number >= 0}
-        interpreter.path_trees[node.outputs[0]] = LoopRecord(tree, starts, begun, tuple(tree.names()))
+        self._note_record(node, tuple(tree.names()))
         return self._after_node(way, dict(zip(carried, results, strict=True)), rows)
 
     def _emit_differentiable(self, way: int, graph: Graph, places: Sequence[StepValue]) -> tuple[int, Any]:
@@ -666,21 +667,39 @@ class LoopRun:
         values = [x for k, slot in enumerate(tree.slots) if slot.requires_grad and (x := self._entered_number(k)) is not None]
         if len({*values}) < len(values) or not {*tree.shared}.isdisjoint(values):
             raise Refused("it is given one tensor that requires grad twice")
-        count = self.made if tree.is_counted else room_for(self.made)
+        count = self.made if tree.is_counted else min(room_for(self.made), self.count or room_for(self.made))
         entered = [self.entered_tensor(x) for x in carried]
         shared = [self.outside[tree.shared[x[1]]] for x in places[len(carried) :]]
-        outputs = [*carried, *tree.items()]
-        made_of = [(outputs.index(i), outputs.index(k)) for i, k in tree.made_of()]
         for tensor in self.states.values():  # the loop is evaluated, from what they were before it
             tensor._array[...] = self.states_before[id(tensor)]
         try:
-            results = emit_loop(graph, entered, (), shared, count, False, of_paths=True, made_of=made_of)
+            results = emit_loop(graph, entered, (), shared, count, False, of_paths=True, made_of=tree.pairs_made_of())
         finally:
             self._store_states()
+        self._note_differentiable(results)
         at = dict(zip(carried, results.ends, strict=True))
         if not tree.is_counted:
             self._take(at[GO])
         return self._after_node(way, at, results.collected)
+
+    def _note_record(self, node: Node, names: tuple[Hashable | None, ...], marked: Collection[Hashable] = ()) -> None:
+        """Note what a node stands for, for the paths of a loop around it."""
+        tree = self.tree
+        starts = {slot.key: self._entered_number(k) for k, slot in enumerate(tree.slots)}
+        begun = {tree.slots[k].key: number for k, number in enumerate(self.begun_objects) if number >= 0}
+        record = LoopRecord(tree, starts, begun, names, node.attrs.get("count", 0), marked)
+        self.interpreter.path_trees[node.outputs[0]] = record
+
+    def _note_differentiable(self, results: LoopResults) -> None:
+        """The same for the last node that gradients go through."""
+        names: list[Any] = self.tree.names()
+        node = next(x for x in reversed(self.interpreter.nodes) if x.op.kind is Kind.LOOP)
+        given = [*results.ends, *results.collected]
+        marked = [name for name, x in zip(names, given, strict=True) if x.requires_grad]
+        in_order = [names[k] for k in (*results.order, *range(len(results.order), len(names)))]
+        kept = len(results.history)
+        others = len(node.outputs) - kept - len(names)
+        self._note_record(node, (*[None] * kept, *in_order, *[None] * others), marked)
 
     def _after_node(self, way: int, at: dict[StepValue, Tensor], rows: Sequence[Tensor]) -> tuple[int, Any]:
         """Append guards on how the steps have ended, and what they have written.  at: what the loop carries in the end.  Returns the
@@ -708,7 +727,6 @@ class LoopRun:
         entered = self._entered_number(place[1]) if place[0] == LIVE_IN else None
         if entered is None:
             entered = self.interpreter.values[id(self._filled(place))]
-            self.interpreter.loop_constants.add(entered)
         return entered
 
     def entered_tensor(self, place: StepValue) -> Tensor:
@@ -723,7 +741,10 @@ class LoopRun:
         value, aval = self.tree.initial(place), self.tree.aval_of(place)
         if place[0] == identity(0)[0] and place[1] < len(self.begun_objects):
             value = self.begun_objects[place[1]]
-        return REGISTRY["full"](bool(value) if place == GO else value, shape=aval.shape, dtype=aval.dtype)  # type: ignore[no-any-return]
+        tensor: Tensor = REGISTRY["full"](bool(value) if place == GO else value, shape=aval.shape, dtype=aval.dtype)
+        if (number := self.interpreter.values.get(id(tensor))) is not None:
+            self.interpreter.loop_constants.add(number)
+        return tensor
 
     def _take(self, tensor: Tensor) -> Any:
         """The value of a tensor, guarded; it is no branch of the program's."""
