@@ -687,7 +687,7 @@ def test_a_first_step_of_other_kinds_may_draw() -> None:
 
 
 REFUSED: dict[Any, str] = {
-    gradient_in_an_inner_loop: "'x' requires grad, in a loop in a loop",
+    gradient_in_an_inner_loop: "in a loop, has a tensor that requires grad, and that is not so in all steps",
     one_tensor_in_two_variables: "two variables hold one tensor that requires grad after a step",
     several_results: "gives several tensors",
     attribute: "a step changes what it has not made",

@@ -615,6 +615,122 @@ def test_a_call_of_more_steps_than_there_is_room_for_is_recorded_with_more_room(
     assert compiled.stats.traces == 2 and compiled.stats.compiled_calls == 7, compiled.explain()
 
 
+# -- loops in loops
+def in_a_loop(w: Any, n: int) -> Any:
+    h = w * 1.0
+    for _ in range(n):
+        while h.sum() > 4:
+            h = h * 0.5
+        h = h + w
+    return h
+
+
+def implicit(y: Any, w: Any, n: int) -> Any:  # a fixed point in each step; that of a later one may need no second iteration
+    for _ in range(n):
+        z = y
+        while True:
+            new = y - 0.25 * (z * w).tanh()
+            error = (new - z).abs().max()
+            z = new
+            if error < 1e-4:
+                break
+        y = z
+    return y
+
+
+def on_a_path(x: Any, w: Any, n: int) -> Any:
+    for i in range(n):
+        if x.sum() > 4:
+            while x.sum() > 2:
+                x = x * 0.75 * w.tanh() if x[0] > 1 else x * 0.5
+        else:
+            x = x + w * w if i % 3 else x + w.sqrt()
+    return x
+
+
+def three_deep(x: Any, w: Any, n: int) -> Any:
+    x = x * 1.0
+    for _ in range(n):
+        while x.sum() > 4:
+            y = x * w
+            while y.sum() > 3:
+                y = y * 0.75
+            x = x * 0.5 + y * 0.125
+        x = x + w
+    return x
+
+
+def counted_inside(x: Any, w: Any, n: int) -> Any:
+    x = x * 1.0
+    for _ in range(n):
+        if x[1] > 1:
+            for _ in range(4):
+                x = x * 0.75 if x.sum() > 3 else x + w * 0.25
+        x = x + w
+    return x
+
+
+def not_taken_inside(x: Any, w: Any, n: int) -> Any:  # the root of what is negative, on steps and in loops that do not come there
+    x = x * 1.0
+    for _ in range(n):
+        y = x - 1.5
+        if y.min() > 0:
+            while y.sum() > 1:
+                y = y.sqrt() * 0.5 + y.log() * 0.0625 if y.min() > 0.25 else y * 0.5
+        x = y + w
+    return x
+
+
+@pytest.mark.parametrize(
+    "function", [in_a_loop, implicit, on_a_path, three_deep, counted_inside, not_taken_inside], ids=lambda f: f.__name__
+)
+def test_gradients_go_through_loops_in_loops(function: Any) -> None:
+    def given(k: int) -> tuple[Any, ...]:
+        return (weight(k, 3), 9) if function is in_a_loop else (weight(k, 3), weight(k + 4, 3), 9)
+
+    agrees(function, given, recordings=9, calls=20)
+
+
+def test_a_loop_in_a_loop_has_room_for_as_many_steps_as_a_call_makes() -> None:
+    def given(k: int) -> tuple[Any, ...]:
+        return ((weight(1, 3) * (300.0 if k in (3, 6) else 1.0)).detach().requires_grad_(), weight(1, 3), 6)
+
+    def settles(h: Any, w: Any, n: int) -> Any:
+        h = h * 1.0
+        for _ in range(n):
+            while h.sum() > 4:
+                h = h * 0.75
+            h = h + w
+        return h
+
+    compiled = agrees(settles, given, recordings=2, calls=9, exact=True)
+    assert compiled.stats.traces == 2
+
+
+def inner_pair(x: Any, v: Any, w: Any, n: int) -> Any:
+    x, v = x * 1.0, v * 1.0
+    for _ in range(n):
+        while v.sum() > 2:
+            v = v * 0.75
+            x = x + v * w
+        v = v + w
+    return x, v
+
+
+@pytest.mark.parametrize("ask", [0, 1], ids=["grad", "hook"])
+def test_results_of_an_inner_loop_may_be_made_of_each_other(ask: int) -> None:
+    compiled = outlined(inner_pair)
+    for k in range(6):
+        expected, found = [
+            list((hooks if ask else by_the_other)(f(*given), given[:3])) for f in (inner_pair, compiled) for given in [both_of(k)]
+        ]
+        assert [x is None for x in expected] == [x is None for x in found]
+        for x, y in zip(expected, found, strict=True):
+            if x is not None:
+                np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=1e-9, atol=1e-12)
+    assert compiled.stats.compiled_calls and not compiled.reasons, compiled.explain()
+
+
 # -- results that are made of each other
 def bounced(x: Any, v: Any, w: Any, n: int) -> Any:  # symplectic Euler: the step makes `x` of `v`, unless it bounces
     x, v = x * 1.0, v * 1.0
@@ -766,8 +882,8 @@ def coupled(w: Any, n: int) -> Any:  # eager mode has a gradient of the first re
     return h.sum(), T.autograd.grad(h.sum(), v, retain_graph=True, allow_unused=True)[0]
 
 
-def in_a_loop(w: Any, n: int) -> Any:
-    h = w * 1.0
+def in_a_loop_at_times(w: Any, n: int) -> Any:  # what enters the inner loop requires grad from the second step on
+    h = T.ones(3, dtype=T.float64) * 5
     for _ in range(n):
         while h.sum() > 4:
             h = h * 0.5
@@ -785,7 +901,7 @@ def writes(w: Any, n: int) -> Any:
 
 @pytest.mark.parametrize(
     "function",
-    [stops_on_a_rare_path, takes_a_gradient_of_the_steps_before, two_of_one, coupled, in_a_loop, writes],
+    [stops_on_a_rare_path, takes_a_gradient_of_the_steps_before, two_of_one, coupled, in_a_loop_at_times, writes],
     ids=lambda f: f.__name__,
 )
 def test_where_a_recording_stops_gradients_go_through_the_steps_before(function: Any, capsys: Any) -> None:

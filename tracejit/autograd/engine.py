@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.autograd.anomaly import anomaly_interpreter
-from tracejit.autograd.tape import AFTER, RETAIN, Node, SelectiveNode
+from tracejit.autograd.tape import AFTER, RETAIN, LoopNode, Node, SelectiveNode
 from tracejit.core.floating import quietly, read_errors, with_errors
 from tracejit.core.interpreter import state
 from tracejit.ops.elementwise.arithmetic import acc
@@ -122,7 +122,8 @@ class _Pass:
         for node in nodes:
             if isinstance(node, SelectiveNode):
                 results = [index for index in range(node.count) if (id(node), index) in self.sink.wanted]
-                if results and not node.expanded and not self.is_whole(node, self.arriving(node)):
+                asks = results and not node.expanded and not self.is_whole(node, self.arriving(node))
+                if asks or (isinstance(node, LoopNode) and self.hooks_before(node)):
                     self.take_apart(node)  # it takes the steps to say which of the others lead to a wanted one
                     continue
                 self.leading[node] = found = node.leading(tuple(map(self.leads, node.edges)), results)
@@ -136,6 +137,12 @@ class _Pass:
         edges = [*self.roots, *[edge for other in _reachable(self.roots) for edge in other.edges]]
         there = {edge[1]: edge for edge in edges if edge is not None and edge[0] is node}
         return [there.get(index) for index in range(node.count)]
+
+    def hooks_before(self, node: LoopNode) -> bool:
+        """Whether the pass may come to hooks, and then to a loop, and it takes the steps of that to say whether it does."""
+        if not node.is_expandable or not any(map(self.leads, node.edges)):
+            return False
+        return any(other.hooks for other in _reachable(self.roots, node.sequence))
 
     def entered(self, roots: Sequence[TapeEdge]) -> Sequence[TapeEdge | None]:
         """The roots, None for those that lead nowhere.  One that is alone is entered all the same, as PyTorch does: its hooks run."""

@@ -496,6 +496,11 @@ class LoopNode(OpNode, SelectiveNode):
     def expanded(self) -> bool:
         return not self.span
 
+    @property
+    def is_expandable(self) -> bool:
+        """Whether it has saved what its steps save, and still has it."""
+        return not self.expanded and not self.freed and _LOOPS[0](self.op) is not None
+
     def output_edge(self, index: int) -> tuple[Any, int]:
         return self.handed_on(index) if self.expanded else (self, index)
 

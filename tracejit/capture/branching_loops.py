@@ -21,7 +21,7 @@ Nested loops are nodes of the path of a step, with a tree of their own; runs of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from types import FunctionType
@@ -34,7 +34,7 @@ from tracejit.capture.call_sites import user_line
 from tracejit.capture.defects import stop_for_defect
 from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.handlers.symbols import is_symbolic
-from tracejit.capture.loop_emission import emit_loop, room_for
+from tracejit.capture.loop_emission import LoopResults, emit_loop, room_for
 from tracejit.capture.loop_steps import LIVE_IN, SHARED, RecordingPoint, StepValue, outside_value
 from tracejit.capture.path_tree import (
     BASE,
@@ -71,11 +71,11 @@ from tracejit.capture.step_paths import (
 from tracejit.capture.steps_on_tape import StepsOnTape
 from tracejit.capture.syntax.loops import UNBOUND
 from tracejit.capture.syntax.outlined_loops import NO_STEP, WAYS, WHILE, OutlinedLoop
-from tracejit.capture.syntax.pieces import CONTINUES, RETURNS
+from tracejit.capture.syntax.pieces import BREAKS, CONTINUES, RETURNS
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FROM_NUMPY, int64
 from tracejit.core.floating import quietly
-from tracejit.core.op import REGISTRY
+from tracejit.core.op import REGISTRY, Kind
 from tracejit.ir.graph import Body, Graph, Node
 from tracejit.ops.movement.views import detach
 from tracejit.tensor import Tensor
@@ -263,14 +263,8 @@ class LoopRun:
                 slot, tensor = self._slot_for(key, x)
                 slots.append(slot)
                 tensors.append(tensor)
-        self.tree = PathTree(
-            (self.function.__code__, loop.line),
-            slots,
-            self.trips,
-            self.count,
-            loop.read_after,
-            [is_joined for _, is_joined in self.lists],
-        )
+        key, joined = (self.function.__code__, loop.line), [is_joined for _, is_joined in self.lists]
+        self.tree = PathTree(key, slots, self.trips, self.count, loop.read_after, joined, self.is_nested)
         if self.elements is not None and self.trips is not None and is_symbolic(self.elements.stop):
             value = number_value(interpreter, self.elements.stop)
             self.tree.trips = TripCount(self.trips.step, self.tree.shared_place(value, (interpreter.avals[value], False)))
@@ -415,9 +409,9 @@ class LoopRun:
             if isinstance(before, str):
                 raise Refused(before)
             outcome = describe_path(self, outer, begin, live_ins, way, values, before)
-            may_stay = not self.made and self.first < _MOST_FIRST and way == CONTINUES
-            if may_stay and (outcome.changes or self._reads_twice(outcome)):
-                return self._stay_outside(stand_ins, live_ins, values)
+            may_stay = not self.made and self.first < _MOST_FIRST and way != RETURNS
+            if may_stay and ((outcome.changes and way == CONTINUES) or self._reads_twice(outcome)):
+                return self._stay_outside(stand_ins, live_ins, way, values)
             if outcome.changes:
                 raise Refused(f"{outcome.changes!r} holds other kinds of things after some steps")
             self._add_path(outcome)
@@ -576,10 +570,10 @@ class LoopRun:
         self.items.steps.append([*outcome.items, *none[len(outcome.items) :]])
 
     def _stay_outside(
-        self, stand_ins: Sequence[Tensor], live_ins: Sequence[int], values: Sequence[Any]
+        self, stand_ins: Sequence[Tensor], live_ins: Sequence[int], way: int, values: Sequence[Any]
     ) -> tuple[int, Any] | None:
         """Leave the nodes of the first step where they are: stand-ins become what they stand for.  live_ins: the values of stand-ins
-        before the step.  Returns None if there is another step, else the result of the loop."""
+        before the step.  way, values: what it has returned.  Returns None if there is another step, else the result of the loop."""
         interpreter = self.interpreter
         self.first += 1
         known: dict[int, int] = {}
@@ -608,6 +602,8 @@ class LoopRun:
         self.variables = {**self.variables, **dict(zip(self.loop.live_outs, left, strict=True))}
         for column, more in zip(self.items.before, appended, strict=True):
             column.extend(more)
+        if way == BREAKS:
+            return way, self.recorder.mark_created((*left, *self.items.lists([])))
         if self.trips is not None:
             self.element = self.recorder.operators.binary("+", self.element, self.trips.step)
         if not self._has_step():
@@ -661,9 +657,7 @@ class LoopRun:
         named = tuple(sorted(attributes.items()))
         node = interpreter._append(op, (), tuple(operands), named, (*results, *rows), interpreter._line())
         interpreter.evaluated[node.outputs[0]] = False
-        starts = {slot.key: self.entered[k] if k < len(self.entered) else None for k, slot in enumerate(tree.slots)}
-        begun = {tree.slots[k].key: number for k, number in enumerate(self.begun_objects) if number >= 0}
-        interpreter.path_trees[node.outputs[0]] = LoopRecord(tree, starts, begun, tuple(tree.names()))
+        self._note_record(node, tuple(tree.names()))
         return self._after_node(way, dict(zip(carried, results, strict=True)), rows)
 
     def _emit_differentiable(self, way: int, graph: Graph, places: Sequence[StepValue]) -> tuple[int, Any]:
@@ -674,14 +668,13 @@ class LoopRun:
             raise Refused("it is given one tensor that requires grad twice")
         entered = [self.entered_tensor(x) for x in carried]
         shared = [self.outside[tree.shared[x[1]]] for x in places[len(carried) :]]
-        outputs = [*carried, *tree.items()]
-        made_of = [(outputs.index(i), outputs.index(k)) for i, k in tree.made_of()]
         for tensor in self.states.values():  # the loop is evaluated, from what they were before it
             tensor._array[...] = self.states_before[id(tensor)]
         try:
-            results = emit_loop(graph, entered, (), shared, self._room(), False, of_paths=True, made_of=made_of)
+            results = emit_loop(graph, entered, (), shared, self._room(), False, of_paths=True, made_of=tree.pairs_made_of())
         finally:
             self._store_states()
+        self._note_differentiable(results)
         return self._after_node(way, dict(zip(carried, results.ends, strict=True)), results.collected)
 
     def _room(self) -> int | None:
@@ -689,6 +682,25 @@ class LoopRun:
         if self.tree.is_bounded:
             return room_for(self.made) if self.count is None else min(self.count, room_for(self.made))
         return self.made if self.tree.is_counted else None
+
+    def _note_record(self, node: Node, names: tuple[Hashable | None, ...], marked: Collection[Hashable] = ()) -> None:
+        """Note what a node stands for, for the paths of a loop around it."""
+        tree = self.tree
+        starts = {slot.key: self._entered_number(k) for k, slot in enumerate(tree.slots)}
+        begun = {tree.slots[k].key: number for k, number in enumerate(self.begun_objects) if number >= 0}
+        record = LoopRecord(tree, starts, begun, names, node.attrs.get("count", 0), marked)
+        self.interpreter.path_trees[node.outputs[0]] = record
+
+    def _note_differentiable(self, results: LoopResults) -> None:
+        """The same for the last node that gradients go through."""
+        names: list[Any] = self.tree.names()
+        node = next(x for x in reversed(self.interpreter.nodes) if x.op.kind is Kind.LOOP)
+        given = [*results.ends, *results.collected]
+        marked = [name for name, x in zip(names, given, strict=True) if x.requires_grad]
+        in_order = [names[k] for k in (*results.order, *range(len(results.order), len(names)))]
+        kept = len(results.history)
+        others = len(node.outputs) - kept - len(names)
+        self._note_record(node, (*[None] * kept, *in_order, *[None] * others), marked)
 
     def _after_node(self, way: int, at: dict[StepValue, Tensor], rows: Sequence[Tensor]) -> tuple[int, Any]:
         """Append guards on how the steps have ended, and what they have written.  at: what the loop carries in the end.  Returns the
@@ -722,7 +734,6 @@ class LoopRun:
         entered = self._entered_number(place[1]) if place[0] == LIVE_IN else None
         if entered is None:
             entered = self.interpreter.values[id(self._filled(place))]
-            self.interpreter.loop_constants.add(entered)
         return entered
 
     def entered_tensor(self, place: StepValue) -> Tensor:
@@ -737,7 +748,10 @@ class LoopRun:
         value, aval = self.tree.initial(place), self.tree.aval_of(place)
         if place[0] == identity(0)[0] and place[1] < len(self.begun_objects):
             value = self.begun_objects[place[1]]
-        return REGISTRY["full"](bool(value) if place == GO else value, shape=aval.shape, dtype=aval.dtype)  # type: ignore[no-any-return]
+        tensor: Tensor = REGISTRY["full"](bool(value) if place == GO else value, shape=aval.shape, dtype=aval.dtype)
+        if (number := self.interpreter.values.get(id(tensor))) is not None:
+            self.interpreter.loop_constants.add(number)
+        return tensor
 
     def take(self, tensor: Tensor) -> Any:
         """The value of a tensor, guarded; it is no branch of the program's."""

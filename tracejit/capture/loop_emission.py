@@ -17,7 +17,7 @@ from tracejit.autograd.tape import install_loops
 from tracejit.capture.loop_expansion import expand
 from tracejit.core.aval import Aval
 from tracejit.core.interpreter import state
-from tracejit.core.op import Effect, Kind
+from tracejit.core.op import Effect, Kind, Op
 from tracejit.ir.builder import producers
 from tracejit.ir.graph import Body, Graph, Literal, Node
 from tracejit.ir.loop import Saved, loop, results_made_of
@@ -28,16 +28,17 @@ from tracejit.passes.partition import extracted_numbers, read_values, saved_valu
 from tracejit.tensor import Tensor
 from tracejit.tensor.base import wrap
 
-__all__ = ["LoopResults", "emit_loop", "room_for", "written_out"]
+__all__ = ["LoopResults", "SavingLoop", "emit_loop", "room_for", "saving_loop", "written_out"]
 
 
 class LoopResults(NamedTuple):
     """What a loop gives.  ends: what is carried in the end.  collected: stacked along a new first dimension.  history: what was
-    carried before each step, stacked, by its position among what is carried, as far as the loop keeps it."""
+    carried before each step, stacked, by its position among what is carried, as far as the loop keeps it.  order: see SavingLoop."""
 
     ends: list[Tensor]
     collected: list[Tensor]
     history: dict[int, Tensor]
+    order: Sequence[int] = ()
 
 
 def emit_loop(
@@ -58,7 +59,7 @@ def emit_loop(
     recomputes: see the module.  of_paths: whether its steps take different paths (path_tree.py).  made_of: see `Saved`."""
     carried = len(entered)
     has_tape = state.grad_enabled and any(isinstance(x, Tensor) and x.requires_grad for x in (*entered, *sliced, *shared))
-    order = list(range(carried))
+    entering, order = body.inputs[:carried], list(range(carried))
     kept = 0
     if recomputes:
         has_tape = has_tape and not body.requires_grad.isdisjoint(body.outputs)  # type: ignore[arg-type]
@@ -66,31 +67,7 @@ def emit_loop(
         op = differentiable_loop(kept) if has_tape else loop(0, None, of_paths)
         collected = body.outputs[carried:]
     else:
-        ends, entering = body.outputs[:carried], body.inputs[:carried]
-        values, numbers_alone = _values_read(body) if has_tape else ([], False)
-        wanted = dict.fromkeys(values)
-        read = {*wanted, *body.outputs[carried:]}
-        before = [k for k in range(carried) if entering[k] in read or ends[k] in read]
-        kept, order = len(before), [*before, *[k for k in range(carried) if k not in before]]
-        inputs, outputs = [entering[k] for k in order], [ends[k] for k in order]
-        collected = body.outputs[carried:]
-        if not of_paths:
-            collected = tuple([v for v in collected if v not in ends and v not in entering])
-        residuals = [v for v in wanted if v not in body.inputs and v not in outputs]
-        body = replace(body, inputs=(*inputs, *body.inputs[carried:]), outputs=(*outputs, *collected, *residuals))
-        op = loop(kept, None, of_paths)
-        if has_tape:
-            after = [k for k, v in enumerate(outputs) if v in wanted and v not in outputs[:k] and v not in inputs]
-            saved = Saved(
-                operands=tuple([k for k in range(carried, len(body.inputs)) if body.inputs[k] in wanted]),
-                before=tuple([k for k in range(kept) if inputs[k] in wanted or k in after]),
-                after=tuple(after),
-                results=carried + len(collected),
-                residuals=len(residuals),
-                numbers_alone=numbers_alone,
-                made_of=tuple(sorted([(order.index(i), order.index(k) if k < carried else k) for i, k in made_of])),
-            )
-            op = differentiable_loop(kept, saved, of_paths)
+        op, body, order, kept, collected = saving_loop(body, carried, has_tape, of_paths, made_of)
     if not has_tape:
         body = replace(body, requires_grad=frozenset())
     marked = body.requires_grad
@@ -104,7 +81,48 @@ def emit_loop(
         [y if y.requires_grad == is_tracked else detach(y) for is_tracked, y in zip(tracked, by_place, strict=True)],
         [y if v in marked or not y.requires_grad else detach(y) for v, y in zip(collected, rows, strict=False)],
         {k: y if entered[k].requires_grad or not y.requires_grad else detach(y) for k, y in zip(order, history, strict=False)},
+        order,
     )
+
+
+class SavingLoop(NamedTuple):
+    """A loop that saves what its steps do.  body: the steps.  order: what is carried, by its positions among the inputs of the body that it
+    was made of.  kept: how many of these it keeps.  collected: the values of the body that it collects for others."""
+
+    op: Op
+    body: Graph
+    order: list[int]
+    kept: int
+    collected: tuple[Any, ...]
+
+
+def saving_loop(body: Graph, carried: int, has_tape: bool, of_paths: bool, made_of: Iterable[tuple[int, int]] = ()) -> SavingLoop:
+    """The loop whose steps do what `body` says (see `emit_loop`).  has_tape: whether gradients go through it."""
+    ends, entering = body.outputs[:carried], body.inputs[:carried]
+    values, numbers_alone = _values_read(body) if has_tape else ([], False)
+    wanted = dict.fromkeys(values)
+    read = {*wanted, *body.outputs[carried:]}
+    before = [k for k in range(carried) if entering[k] in read or ends[k] in read]
+    kept, order = len(before), [*before, *[k for k in range(carried) if k not in before]]
+    inputs, outputs = [entering[k] for k in order], [ends[k] for k in order]
+    collected = body.outputs[carried:]
+    if not of_paths:
+        collected = tuple([v for v in collected if v not in ends and v not in entering])
+    residuals = [v for v in wanted if v not in body.inputs and v not in outputs]
+    body = replace(body, inputs=(*inputs, *body.inputs[carried:]), outputs=(*outputs, *collected, *residuals))
+    if not has_tape:
+        return SavingLoop(loop(kept, None, of_paths), body, order, kept, collected)
+    after = [k for k, v in enumerate(outputs) if v in wanted and v not in outputs[:k] and v not in inputs]
+    saved = Saved(
+        operands=tuple([k for k in range(carried, len(body.inputs)) if body.inputs[k] in wanted]),
+        before=tuple([k for k in range(kept) if inputs[k] in wanted or k in after]),
+        after=tuple(after),
+        results=carried + len(collected),
+        residuals=len(residuals),
+        numbers_alone=numbers_alone,
+        made_of=tuple(sorted([(order.index(i), order.index(k) if k < carried else k) for i, k in made_of])),
+    )
+    return SavingLoop(differentiable_loop(kept, saved, of_paths), body, order, kept, collected)
 
 
 def written_out(body: Graph, given: Sequence[Any]) -> list[Any]:

@@ -58,6 +58,8 @@ class _Steps:
         self.roots = memory_roots(graph)
         self._note_saved()
         self.made = 0  # nodes
+        most = self.count * len(self.differentiable) + kept + len(graph.outputs) + 1
+        self.span = loop.span / most  # how far the sequence numbers of nodes are from each other
         self.edges: dict[int, TapeEdge | None] = {}
         self.arrays: dict[int, Any] = {}
 
@@ -93,8 +95,7 @@ class _Steps:
     def _sequence(self) -> float:
         """The sequence number of the next node: between those of the loop and of the node before it."""
         self.made += 1
-        most = self.count * len(self.differentiable) + self.kept + len(self.graph.outputs) + 1
-        return self.loop.sequence - self.loop.span * (1 - self.made / most)
+        return self.loop.sequence - self.loop.span + self.span * self.made
 
     def _stacked(self, edges: Sequence[TapeEdge | None]) -> TapeEdge | None:
         if not any(edges):
@@ -118,7 +119,7 @@ class _Steps:
         node: OpNode = object.__new__(class_of(op))
         node.op, node.attributes, node.hooks, node.sequence, node.freed = op, recorded.attrs, None, sequence, False
         if isinstance(node, LoopNode):
-            node.span = self.loop.span / (self.count * len(self.differentiable) + 1)
+            node.span = self.span
         node.count, node.edges, node.needs = len(outputs), edges, tuple([edge is not None for edge in edges])
         node.meta, out_meta = tuple(map(self._meta, operands)), self._meta(outputs[0])
         assert out_meta is not None

@@ -26,13 +26,14 @@ made.  So what follows the loop knows whether two variables hold one object."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import zip_longest
 from typing import Any, Final
 
+from tracejit.capture.loop_emission import saving_loop
 from tracejit.capture.loop_steps import LIVE_IN, LOCAL, SHARED, StepNode, StepValue, ValueKind, body_graph
 from tracejit.capture.syntax.pieces import CONTINUES, RETURNS
 from tracejit.core.aval import Aval
@@ -146,12 +147,33 @@ class LoopNode(StepNode):
 
     tree: the paths of its steps, whose shared values are places of the path around it.  starts: by keys of slots, the places of what
     they hold at first; None of a slot that steps fill.  begun: by keys of slots of tensors, the number of the object that they hold
-    at first.  names: what its outputs are (`PathTree.names`)."""
+    at first.  names: what its outputs are (`PathTree.names`).  room: the steps that there is room for, if that is fixed."""
 
     tree: PathTree = None  # type: ignore[assignment]
     starts: Mapping[Any, StepValue | None] = field(default_factory=dict)
     begun: Mapping[Any, int] = field(default_factory=dict)
     names: tuple[Hashable, ...] = ()
+    room: int = 0
+
+    @property
+    def entered(self) -> list[StepValue]:
+        """The places of all that it is given."""
+        return [*self.tree.shared, *[x for x in self.starts.values() if x is not None]]
+
+    @property
+    def results_made_of(self) -> dict[StepValue, set[StepValue]]:
+        """By the outputs that a step makes of others, these."""
+        named = dict(zip(self.names, self.outputs, strict=True))
+        at = {
+            x: named[name]
+            for x, name in zip((*self.tree.carried(), *self.tree.items()), self.tree.names(), strict=True)
+            if name in named
+        }
+        found: dict[StepValue, set[StepValue]] = {}
+        for i, k in self.tree.made_of():
+            if i in at and k in at:
+                found.setdefault(at[k], set()).add(at[i])
+        return found
 
     def is_like(self, other: StepNode) -> bool:
         """Whether both are runs of one loop from the same state; their paths may differ, and what steps have filled."""
@@ -172,12 +194,15 @@ class LoopNode(StepNode):
 
 @dataclass(frozen=True, slots=True)
 class LoopRecord:
-    """What a loop node of a recording stands for: the fields of a LoopNode, with values of the recording as places."""
+    """What a loop node of a recording stands for: the fields of a LoopNode, with values of the recording as places.  names: None of
+    outputs that are for a backward pass alone.  marked: the names of those that require grad."""
 
     tree: PathTree
     starts: Mapping[Any, int | None]
     begun: Mapping[Any, int]
-    names: tuple[Hashable, ...]
+    names: tuple[Hashable | None, ...]
+    room: int = 0
+    marked: Collection[Hashable] = ()
 
 
 class PathTree:
@@ -195,9 +220,11 @@ class PathTree:
         count: int | None = None,
         read_after: Collection[str] = (),
         joined: Sequence[bool] = (),
+        is_nested: bool = False,
     ) -> None:
         """count: the number of steps, if no value decides it.  read_after: the variables that are read after the loop.  joined: for each
-        list that gets items, whether nothing but `stack` and the like looks at them."""
+        list that gets items, whether nothing but `stack` and the like looks at them.  is_nested: whether it is in a step of another."""
+        self.is_nested = is_nested
         self.loop, self.slots, self.trips, self.count, self.read_after, self.joined = (
             loop,
             slots,
@@ -333,13 +360,20 @@ class PathTree:
             return x[0] == SHARED and self._requires_grad(x) if type(x) is tuple else frozenset()
 
         for node in path:
-            if any(kind[1] for kind in node.kinds):
+            if isinstance(node, LoopNode):  # see `_check_nested`
+                known.update({x: kind[1] or frozenset() for x, kind in zip(node.outputs, node.kinds, strict=True)})
+            elif any(kind[1] for kind in node.kinds):
                 found = [y for x in node.operands if (y := grad(x)) is not False]
                 needs = True if True in found else frozenset().union(*found)  # type: ignore[arg-type]
                 known.update(dict.fromkeys(node.outputs, needs))
             else:
                 known.update(dict.fromkeys(node.outputs, frozenset()))
         return grad
+
+    def pairs_made_of(self) -> list[tuple[int, int]]:
+        """`made_of`, by positions among what the loop carries on and collects."""
+        outputs = [*self.carried(), *self.items()]
+        return [(outputs.index(i), outputs.index(k)) for i, k in self.made_of()]
 
     def results(self, end: PathEnd) -> list[tuple[int, StepValue]]:
         """(slot, place of what it holds) of the tensors that require grad and that something reads after a path with this end."""
@@ -394,6 +428,7 @@ class PathTree:
             starts=starts,
             begun=begun,
             names=(*known.names, *[node.names[k] for k in more]),
+            room=max(known.room, node.room),
             kinds=(*known.kinds, *[node.kinds[k] for k in more]),
             outputs=(*known.outputs, *self._local([node.kinds[k] for k in more])),
         )
@@ -499,7 +534,8 @@ class PathTree:
     @property
     def is_counted(self) -> bool:
         """Whether the node is one of a fixed number of steps, all of which are made."""
-        return self._keeps_rows and self.count is not None and not self.ends_early
+        is_counted = self._keeps_rows and self.count is not None and not self.ends_early
+        return is_counted and (any(self.widths) or not self.is_nested)
 
     @property
     def is_bounded(self) -> bool:
@@ -523,7 +559,7 @@ class PathTree:
         named: list[Hashable] = []
         for kind, k in self.carried():
             named.append((kind, self.slots[k].key) if kind in _OF_SLOTS else kind)
-        return [*named, *map(_item, self.columns)]
+        return [*named, *self.items()]
 
     def items(self) -> list[StepValue]:
         """The places of what the node keeps for lists: of each column the items, and which steps have one, if not all do."""
@@ -565,8 +601,11 @@ def _sources(path: Sequence[StepNode], grad: Callable[[StepValue], Any]) -> dict
     found: dict[Any, set[Any]] = {}
     for node in path:
         if any(kind[1] for kind in node.kinds):
-            read = {x for x in node.operands if type(x) is tuple and grad(x)}
-            found.update(dict.fromkeys(node.outputs, read.union(*[found.get(x, ()) for x in read])))
+            operands = node.entered if isinstance(node, LoopNode) else node.operands
+            read = {x for x in operands if type(x) is tuple and grad(x)}
+            sources = read.union(*[found.get(x, ()) for x in read])
+            inner = node.results_made_of if isinstance(node, LoopNode) else {}
+            found.update({x: sources | inner.get(x, set()) for x in node.outputs})
     return found
 
 
@@ -661,13 +700,27 @@ class _Body:
             self._check_items(path, end)
             for node in path:
                 if isinstance(node, LoopNode):
-                    entered = [*node.tree.shared, *node.starts.values()]
-                    if any(grad(x) for x in entered if x is not None and x[0] != SHARED):
-                        raise NoBody(f"the loop at {node.node.line} reads a tensor that requires grad, in a loop in a loop")
+                    self._check_nested(node, grad, changing, written)
                 elif any(kind[1] for kind in node.kinds) and (node.is_written or not written.isdisjoint(node.operands)):
                     raise NoBody(f"{node.node.op.name} at {node.node.line} reads what a step writes to, and requires grad")
                 elif any(kind[1] for kind in node.kinds) and (len(node.outputs) > 1 or node.node.op.vjp_rule is None):
                     raise NoBody(f"{node.node.op.name} at {node.node.line} gives several tensors, or has no derivative")
+
+    @staticmethod
+    def _check_nested(node: LoopNode, grad: Callable[[StepValue], Any], changing: Collection[int], written: Set[Any]) -> None:
+        """Raises NoBody where a nested loop is given tensors that require grad in some steps alone, or that steps write to."""
+        tree = node.tree
+        starts = [(x, slot.requires_grad) for slot in tree.slots if (x := node.starts[slot.key]) is not None]
+        given = [*starts, *[(x, kind[1]) for x, kind in zip(tree.shared, tree.shared_kinds, strict=True)]]
+
+        def is_as_recorded(x: StepValue, needs: bool) -> bool:
+            found = grad(x)
+            return needs if found is True else not needs if not found else needs and not found <= changing
+
+        if not all(is_as_recorded(x, needs) for x, needs in given):
+            raise NoBody(_requires_grad_at_times(node))
+        if tree.has_gradients and not written.isdisjoint(node.entered):
+            raise NoBody(f"the loop at {node.node.line} reads what a step writes to, and requires grad")
 
     def _check_items(self, path: Sequence[StepNode], end: PathEnd) -> None:
         """Raises NoBody where an item that is read by itself is made of a variable in a step, or the other way round: what comes back from
@@ -790,6 +843,8 @@ class _Body:
     def _nested(self, node: LoopNode, mask: StepValue | None) -> StepNode:
         """The node of a nested loop, which has no step where the mask does not hold."""
         tree = node.tree
+        if tree.has_gradients and tree.changing_grad():
+            raise NoBody(_requires_grad_at_times(node))
         op, graph, places = tree.body()
         if tree.is_counted and mask is not None:
             raise NoBody(f"the loop at {node.node.line} appends items to a list, and some steps do not come there")
@@ -805,20 +860,31 @@ class _Body:
             zeros: dict[str, Any] = {"shape": slot.aval.shape, "dtype": slot.aval.dtype}
             given[LIVE_IN, k] = self._add("full", slot.aval, Literal(0), **zeros) if start is None else start
             given[identity(k)] = self._constant(int, node.begun.get(slot.key, -1))
-        operands = [given[x] if x in given else tree.shared[x[1]] for x in places]
         carried = tree.carried()
+        operands: list[Any] = [given[x] if x in given else tree.shared[x[1]] for x in places]
+        names: list[Any] = tree.names()
+        kinds = [(graph.avals[v], v in graph.requires_grad) for v in graph.outputs]  # type: ignore[index]
+        if tree.has_gradients:
+            op, graph, order, kept, _ = saving_loop(graph, len(carried), True, True, tree.pairs_made_of())
+            operands = [*[operands[k] for k in order], *operands[len(carried) :]]
+            rows = [*range(len(carried), len(names))]
+            names = [*[None] * kept, *[names[k] for k in (*order, *rows)], *[None] * (len(graph.outputs) - len(kinds))]
+            before = [(graph.avals[v], v in graph.requires_grad) for v in graph.inputs[:kept]]
+            kinds = [*before, *[(graph.avals[v], v in graph.requires_grad) for v in graph.outputs]]  # type: ignore[index]
+            stacked = [*range(kept), *range(kept + len(carried), len(kinds))]
+        else:
+            stacked = [*range(len(carried), len(kinds))]
         attributes: dict[str, Any] = {"body": Body(graph), "carried": len(carried)}
-        if tree.is_counted:
-            attributes.update(sliced=0, count=node.node.attrs["count"], reverse=False)
+        if op is not WHILE_OF_PATHS:
+            attributes.update(sliced=0, count=node.room, reverse=False)
+        for k in stacked:
+            aval: Any = kinds[k][0]
+            kinds[k] = Aval((node.room, *aval.shape), aval.dtype), kinds[k][1]
         made = Node(op, (), tuple(sorted(attributes.items())), (), node.node.line)
         by_name = dict(zip(node.names, node.outputs, strict=True))
-        outputs = [by_name.get(name) or ("unread", (len(self.nodes) << 16) + n) for n, name in enumerate(tree.names())]
-        kinds = [(tree.aval_of(x), False) for x in carried]
-        for v in graph.outputs[len(carried) :]:
-            item: Any = graph.avals[v]  # type: ignore[index]
-            kinds.append((Aval((node.node.attrs["count"], *item.shape), item.dtype), False))
+        outputs = [by_name.get(name) or ("unread", (len(self.nodes) << 16) + n) for n, name in enumerate(names)]
         self.kinds.update(zip(outputs, kinds, strict=True))
-        return StepNode(made, tuple(operands), made.attributes, False, tuple(outputs), tuple(kinds))
+        return StepNode(made, tuple(operands), made.attributes, tree.has_gradients, tuple(outputs), tuple(kinds))
 
     # -- small nodes
     def _add(self, name: str, aval: Aval, *operands: Any, requires_grad: bool = False, **attributes: Any) -> StepValue:
@@ -887,6 +953,10 @@ class _Body:
         requires_grad = self.kinds[one][1] or self.kinds[other][1]
         aval: Any = self.kinds[one][0]
         return self._add("phi" if requires_grad else "where", aval, case, one, other, requires_grad=requires_grad)
+
+
+def _requires_grad_at_times(node: LoopNode) -> str:
+    return f"the loop at {node.node.line}, in a loop, has a tensor that requires grad, and that is not so in all steps"
 
 
 def _looks_at_a_position(node: StepNode) -> bool:

@@ -77,8 +77,6 @@ def check_tensor(interpreter: RecordingInterpreter, x: Any, name: Any) -> None:
     """Raises Refused for a tensor that cannot be carried."""
     if type(x) is not Tensor or x._hooks or vars(x):
         raise Refused(f"{name!r} is more than a tensor ({type(x).__name__})")
-    if x.requires_grad and interpreter.loops_around:
-        raise Refused(f"{name!r} requires grad, in a loop in a loop")
     if x._grad is not None or (x._node is not None and x._node.hooks):
         raise Refused(f"{name!r} has a gradient, or a hook")
     if not x._array.flags.c_contiguous:
@@ -359,6 +357,8 @@ class _Path:
         )
         if step is None or step.leaves:
             raise Refused("a step reads what an earlier one has made, or leaves a leaf that requires grad")
+        if step.takes_gradients and any(x.tree.has_gradients for x in nested.values()):
+            raise Refused("a step takes gradients through a loop in it")
         for v in self._interpreter.leaves[begin.leaves :]:
             x = self._interpreter.defined.get(v)
             if any(x is y for w, y in self._interpreter.defined.items() if w < begin.values):
@@ -501,21 +501,21 @@ class _Path:
             return self._place(self._places[v])
 
         starts = {key: None if v is None else place(v) for key, v in record.starts.items()}
-        tree = record.tree.with_shared(place)
+        named = [n for n, name in enumerate(record.names) if name is not None]
+        names = tuple([record.names[n] for n in named])
         return LoopNode(
             a.node,
             (),
             a.attributes,
             a.with_grad,
-            a.outputs,
-            a.kinds,
-            None,
-            None,
-            a.is_written,
-            tree,
-            starts,
-            record.begun,
-            record.names,
+            tuple([a.outputs[n] for n in named]),
+            tuple([(a.kinds[n][0], record.names[n] in record.marked) for n in named]),
+            is_written=a.is_written,
+            tree=record.tree.with_shared(place),
+            starts=starts,
+            begun=record.begun,
+            names=names,  # type: ignore[arg-type]
+            room=record.room,
         )
 
     def _make_pure(self) -> None:

@@ -417,7 +417,7 @@ class StateRecorder(Interpreter):
         elif event == "loop expanded":
             maker = next((self.producer(v) for (node, _), v in self._by_tape.items() if node == id(details[0])), None)
             if maker is not None:  # else it is from outside, and so is the pass
-                why = "a result is made of another one, whose gradient is asked for"
+                why = "it takes its steps to say what a hook sees, or how one result depends on another one"
                 recorder.stop("outlined_loop", f"the loop at {maker.line}: {why}")
         elif event == "data assigned":
             self._assign_data(*details)
