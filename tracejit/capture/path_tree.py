@@ -43,9 +43,8 @@ from tracejit.ir.loop import LOOP_OF_PATHS, WHILE_OF_PATHS
 from tracejit.tensor import Tensor
 
 __all__ = [
-    "BASE", "GO", "MOST_PATHS", "OBJECTS", "OF_SHARED", "WAY", "LoopNode", "LoopRecord", "NoBody", "PathEnd", "PathTree", "Segment",
-    "Slot", "TripCount", "identity",
-    "requires_grad",
+    "BASE", "GO", "MOST_PATHS", "OBJECTS", "OF_SHARED", "OF_VIEWS", "WAY", "LoopNode", "LoopRecord", "NoBody", "PathEnd",
+    "PathTree", "Segment", "Slot", "TripCount", "identity", "requires_grad",
 ]  # fmt: skip
 
 MOST_PATHS: Final = 64
@@ -60,6 +59,9 @@ OBJECTS: Final = 1024
 OF_SHARED: Final = -2
 """The number of the first object that steps read from before the loop; those of the others are smaller."""
 _HAS: Final[Any] = "has item"
+_OBJECT: Final[Any] = "object of item"
+OF_VIEWS: Final = -(1 << 40)
+"""The number of the first view that items are copies of; those of the others are smaller."""
 _TRUTH: Final = Aval((), bool_)
 _NUMBER: Final = Aval((), int64)
 
@@ -111,16 +113,19 @@ class TripCount:
 @dataclass(slots=True)
 class PathEnd:
     """How a path ends.  way: CONTINUES, BREAKS or RETURNS.  left: the place of what each slot holds then; a slot that is not there
-    holds what it held.  items: for each list, those that the path appends."""
+    holds what it held.  items: for each list, those that the path appends.  copies: items that are copies of views of what is from before
+    the step, each with the view."""
 
     way: int
     left: dict[int, StepValue]
     items: tuple[tuple[StepValue, ...], ...] = ()
+    copies: tuple[tuple[StepValue, StepValue], ...] = ()
 
     def at(self, place: Callable[[StepValue], StepValue]) -> PathEnd:
         """The same with other places of what is left and appended."""
         left = {place((LIVE_IN, k))[1]: place(x) for k, x in self.left.items()}
-        return PathEnd(self.way, left, tuple([tuple(map(place, column)) for column in self.items]))
+        copies = tuple([(place(x), place(y)) for x, y in self.copies])
+        return PathEnd(self.way, left, tuple([tuple(map(place, column)) for column in self.items]), copies)
 
 
 @dataclass(slots=True)
@@ -426,10 +431,11 @@ class PathTree:
                 waiting.append((following, [*path, guard]))
 
     # -- the body
-    def body(self) -> tuple[Op, Graph, list[StepValue]]:
-        """(the operation of the loop, the body, the places of its inputs).  The body gives what `carried` says, then items.  Raises
-        NoBody."""
-        return _Body(self).graph()
+    def body(self, identifies: bool = False) -> tuple[Op, Graph, list[StepValue]]:
+        """(the operation of the loop, the body, the places of its inputs).  The body gives what `carried` says, then columns.
+        identifies: whether it also gives, for each column, a number that says which object the item is: that of a slot, -1 of one that
+        no slot holds, OF_VIEWS - n of a copy of view n; and all views, in the end.  Raises NoBody."""
+        return _Body(self, identifies).graph()
 
     @property
     def has_gradients(self) -> bool:
@@ -446,8 +452,8 @@ class PathTree:
         k, j = column
         return self.is_counted and all(k < len(end.items) and j < len(end.items[k]) for _, end in self.all_paths())
 
-    def shows_item(self, lists: Collection[int]) -> bool:
-        """Whether something else than these lists may hold an item of one of them after the loop."""
+    def holds_items(self, lists: Collection[int]) -> list[int]:
+        """The slots that are read after the loop and may hold items of these lists then."""
         holding: set[int] = set()
         while True:
             found = {
@@ -457,8 +463,13 @@ class PathTree:
                 if (x[0] == LIVE_IN and x[1] in holding) or any(x in end.items[n] for n in lists if n < len(end.items))
             }
             if found <= holding:
-                return any(self.slots[k].key[0] == "return" or self.slots[k].key[1] in self.read_after for k in holding)
+                return [k for k in sorted(holding) if self.slots[k].key[0] == "return" or self.slots[k].key[1] in self.read_after]
             holding |= found
+
+    def items_from_before(self, lists: Collection[int]) -> list[StepValue]:
+        """The places of items of these lists that a step has not made."""
+        ends = [end for _, end in self.all_paths()]
+        return [x for end in ends for k in lists if k < len(end.items) for x in end.items[k] if x[0] != LOCAL]
 
     @property
     def is_counted(self) -> bool:
@@ -540,8 +551,9 @@ def _same_outputs(node: StepNode, known: StepNode) -> dict[StepValue, StepValue]
 class _Body:
     """Builds the body of a tree."""
 
-    def __init__(self, tree: PathTree) -> None:
-        self.tree = tree
+    def __init__(self, tree: PathTree, identifies: bool) -> None:
+        self.tree, self.identifies = tree, identifies
+        self.views: list[StepValue] = []  # that items are copies of
         self.nodes: list[StepNode] = []
         self.kinds: dict[StepValue, ValueKind] = dict(tree.kinds)
         self.kinds.update({(SHARED, k): kind for k, kind in enumerate(tree.shared_kinds)})
@@ -568,6 +580,7 @@ class _Body:
         outputs = [self._own(outcomes[x]) for x in carried]
         for column in tree.columns:
             outputs += self._column(column, outcomes, go)
+        outputs += self.views
         shared = [(SHARED, k) for k in range(len(tree.shared))]
         graph, places = body_graph(self.nodes, [*carried, *shared], outputs, self.kinds, kept=carried)
         if not tree.has_gradients:
@@ -577,15 +590,16 @@ class _Body:
         return LOOP_OF_PATHS if tree.is_bounded or tree.is_counted else WHILE_OF_PATHS, graph, places
 
     def _column(self, column: tuple[int, int], outcomes: Mapping[Any, Any], go: StepValue | None) -> list[StepValue]:
-        """The item that a step has in a column, zeros if it has none; and a bool that says whether it has one, if that is not always so.
-        outcomes: see `_segment`.  go: whether the step is one of those that are made."""
+        """The item that a step has in a column, zeros if it has none; a bool that says whether it has one, if that is not always so; and
+        which object it is, if that is asked for.  outcomes: see `_segment`.  go: whether the step is one of those that are made."""
         item, has = outcomes[_item(column)], outcomes[_HAS, column]
+        number = [self._own(outcomes[_OBJECT, column])] if self.identifies else []
         if self.tree.is_full(column):
-            return [self._own(item)]
+            return [self._own(item), *number]
         has = has if go is None else self._and(go, has)
         aval = self.tree.item_kinds[column[0]][0]
         zeros = self._add("full", aval, Literal(0), shape=aval.shape, dtype=aval.dtype)
-        return [zeros if item is None else self._merge(has, item, zeros), self._own(has)]
+        return [zeros if item is None else self._merge(has, item, zeros), self._own(has), *number]
 
     def _check_gradients(self) -> None:
         """Raises NoBody where a backward pass through the loop would not be that through its steps."""
@@ -684,17 +698,15 @@ class _Body:
         first: dict[StepValue, int] = {}
         for k in range(len(tree.slots)):
             if tree.is_object(k):
-                place = left[LIVE_IN, k]
-                if place[0] == LIVE_IN:
-                    left[identity(k)] = identity(place[1])
-                elif place[0] == SHARED:
-                    left[identity(k)] = self._constant(int, tree.number_of(tree.shared[place[1]]))
-                else:
-                    left[identity(k)] = self._object(first.setdefault(place, k))
+                first.setdefault(left[LIVE_IN, k], k)
+                left[identity(k)] = self._identity(left[LIVE_IN, k], first)
         items: dict[Any, Any] = {}
         for k, j in tree.columns:
             has = k < len(end.items) and j < len(end.items[k])
-            items[_item((k, j))], items[_HAS, (k, j)] = end.items[k][j] if has else None, self._constant(bool, has)
+            item = end.items[k][j] if has else None
+            items[_item((k, j))], items[_HAS, (k, j)] = item, self._constant(bool, has)
+            if self.identifies:
+                items[_OBJECT, (k, j)] = self._identity_of_item(item, tree.item_kinds[k][1], end, first)
         grad, changing = tree.grad_of_path(path), tree.changing_grad()
         for k in changing:
             needs = grad(left[LIVE_IN, k])
@@ -704,6 +716,24 @@ class _Body:
                 places = [requires_grad(j) for j in sorted(needs or ())]
                 left[requires_grad(k)] = reduce(self._or, places) if places else self._constant(bool, 0)
         return left | items
+
+    def _identity_of_item(self, item: StepValue | None, holds: type, end: PathEnd, first: Mapping[StepValue, int]) -> StepValue:
+        """The number of the object that an item is.  first: see `_identity`."""
+        if item is None or holds is not Tensor:
+            return self._constant(int, -1)
+        view = dict(end.copies).get(item)
+        if view is None:
+            return self._identity(item, first)
+        self.views.append(view)
+        return self._constant(int, OF_VIEWS - len(self.views) + 1)
+
+    def _identity(self, place: StepValue, first: Mapping[StepValue, int]) -> StepValue:
+        """The number of the object at a place.  first: by places, the first slot that it is left in."""
+        if place[0] == LIVE_IN and self.tree.is_object(place[1]):
+            return identity(place[1])
+        if place[0] == SHARED:
+            return self._constant(int, self.tree.number_of(self.tree.shared[place[1]]))
+        return self._object(first[place]) if place in first else self._constant(int, -1)
 
     def _object(self, number: int) -> StepValue:
         """The number of the object that a step makes for a slot."""
