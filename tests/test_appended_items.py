@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -105,12 +106,14 @@ def trajectory(y: Any, t: float, end: float, dt: float) -> Any:
     return T.stack(ys).sum(0), T.tensor(ts).sum(), len(ts)
 
 
-def rows_of_a_state(xs: Any) -> Any:
-    """Items that are views of what steps carry on."""
+def rows_of_an_argument(xs: Any) -> Any:
+    """Items that are views of what is from before the loop."""
     state, seen = xs[0] * 1, []
     for x in xs:
         state = state + x if x.sum() > 0 else state * 0.5
-        seen.append(state[0])
+        if state[0] > 0:
+            seen.append(x)
+        seen.append(x[0] + 1 + xs[1])
     return T.stack(seen), state
 
 
@@ -136,6 +139,7 @@ def steps(k: int) -> tuple[Any, ...]:
 
 
 SEEN: list[int] = []
+OTHER = SimpleNamespace(stack=lambda items: items[-1])
 PROGRAMS: dict[Any, Any] = {
     rejection: lambda k: (9,),
     rejection_of_many: lambda k: (10,),
@@ -146,7 +150,7 @@ PROGRAMS: dict[Any, Any] = {
     two_in_some_steps: steps,
     in_either_branch: lambda k: (normal(k, 20, 3),),
     trajectory: lambda k: (normal(k, 3), 0.0, 2.0, 0.1),
-    rows_of_a_state: steps,
+    rows_of_an_argument: steps,
     integers: lambda k: (normal(k, 20),),
     first_of_other_kind: steps,
 }
@@ -362,6 +366,92 @@ def test_what_cannot_be_kept_is_refused_with_a_reason(program: Any) -> None:
     for k in range(6):
         assert_equal(outcome(program, steps(k), k), outcome(compiled, steps(k), k))
     assert REFUSED[program] in messages(compiled) and compiled.reasons, compiled.explain()
+
+
+def written_after_it(y: Any, xs: Any) -> Any:
+    kept = []
+    for x in xs:
+        y = y * 0.9 if y.sum() > x.sum() else y + 1
+        kept.append(y)
+    y.add_(1)
+    return T.stack(kept)
+
+
+def written_where_it_may_be_an_item(y: Any, xs: Any) -> Any:
+    kept = [y]
+    for x in xs:
+        if y.sum() > x.sum():
+            y = y - 1
+            kept.append(y)
+        elif x.sum() > 0:
+            y = y + 0.75
+    y.mul_(2)
+    return T.cat(kept)
+
+
+def given_and_written(y: Any, xs: Any) -> Any:
+    start, kept = y, []
+    for x in xs:
+        kept.append(y)
+        y = y * 0.9 if y.sum() > x.sum() else y + 1
+    start[0] = 7.0
+    return T.stack(kept)
+
+
+def before_the_loop_and_written(y: Any, xs: Any) -> Any:
+    other, kept = y * 2, []
+    for x in xs:
+        y = y * 0.9 if y.sum() > x.sum() else y + 1
+        kept.append(other if x.sum() > 0 else y)
+    other.zero_()
+    return T.stack(kept)
+
+
+def rows_of_what_is_written(y: Any, xs: Any) -> Any:
+    kept = []
+    for x in xs:
+        y = y * 0.9 if y.sum() > x.sum() else y + 1
+        if y.sum() > 0:
+            kept.append(x)
+    xs.mul_(2)
+    return T.stack(kept), y
+
+
+def shown_by_another_stack(y: Any, xs: Any) -> Any:
+    kept = []
+    for x in xs:
+        y = y * 0.9 if y.sum() > x.sum() else y + 1
+        if x.sum() > -2:
+            kept.append(y)
+    return OTHER.stack(kept) is y
+
+
+ALIASES = (
+    written_after_it, written_where_it_may_be_an_item, given_and_written, before_the_loop_and_written, rows_of_what_is_written,
+    shown_by_another_stack,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("program", ALIASES, ids=lambda f: f.__name__)
+def test_where_an_item_of_a_list_is_written_to_later_the_recording_stops(program: Any) -> None:
+    compiled = outlined(program)
+    for k in range(8):
+        given = normal(k, 3), normal(k + 1, 12, 3)
+        assert_equal(outcome(program, given, k), outcome(compiled, (normal(k, 3), normal(k + 1, 12, 3)), k))
+    assert "something else changes or sees an item of a list" in messages(compiled), compiled.explain()
+
+
+def test_what_is_written_to_after_its_list_is_no_item_any_more_is_written() -> None:
+    def program(y: Any, xs: Any) -> Any:
+        kept = []
+        for x in xs:
+            y = y * 0.9 if y.sum() > x.sum() else y + 1
+            kept.append(y * 2)
+        y.add_(1)
+        return T.stack(kept), y
+
+    compiled = agrees(program, lambda k: (normal(k, 3), normal(k + 1, 12, 3)))
+    assert not compiled.reasons, compiled.explain()
 
 
 def refused_late(x: Any, n: int) -> Any:

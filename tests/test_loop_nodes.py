@@ -909,12 +909,12 @@ def test_steps_that_check_rows_and_keep_them_run() -> None:
         return tj.stack(rows)
 
     compiled = tj.compile(checked)
-    for k, length in enumerate((15, 12, 40, 18, 15, 40)):
+    for k, length in enumerate((15, 12, 40, 18) * 5):
         xs = parameter(length, 2, WIDTH, seed=k).detach()
         assert compiled(xs).equal(checked(xs))
         xs[7, 1, 2] = math.nan
         assert compiled(xs).equal(checked(xs))
-    assert compiled.stats.compiled_calls + compiled.stats.piecewise_calls >= 4, compiled.explain()
+    assert compiled.stats.compiled_calls + compiled.stats.piecewise_calls >= 24, compiled.explain()
 
 
 GRU = nn.GRU(WIDTH, WIDTH, dtype=tj.float64)

@@ -39,7 +39,7 @@ def same_as_body(tree: PathTree, *slots: Any, **shared: Any) -> None:
             np.testing.assert_array_equal(left.arrays[k], found[LIVE_IN, k])
             assert not tree.is_object(k) or left.objects[k] == found[identity(k)]
         assert found.get(WAY, left.way) == left.way
-        items = {("item", k): [x.item() for x in column] for k, column in enumerate(left.items)}
+        items = {("item", k): [x.item() for x, _ in column] for k, column in enumerate(left.items)}
         assert {k: [found[k]] for k in found if k[0] == "item" and found.get(("has item", k[1]), True)} == {
             k: x for k, x in items.items() if x
         }

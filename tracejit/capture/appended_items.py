@@ -2,16 +2,18 @@
 
 A node keeps a row for each step that it has room for, and a bool where some steps append nothing (path_tree.py).  After the loop, the
 items of a list are the rows whose bool holds, in order: some rows of a tensor (stacked_items.py).  How many there are is data, unless
-each step appends the same number, or steps look at the length of the list: then each number is guarded."""
+each step appends the same number.  Where steps look at the length of the list, which may decide how many there are, and few steps append
+to it, their number is guarded, so that what follows does not compute all rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tracejit.capture.handlers.stand_ins import plain
+from tracejit.capture.loop_steps import LIVE_IN, SHARED
 from tracejit.capture.stacked_items import StackedItems, unstack
 from tracejit.core.dtypes import bool_
 from tracejit.core.op import REGISTRY
@@ -26,14 +28,18 @@ if TYPE_CHECKING:
 
 __all__ = ["AppendedItems"]
 
+_SPARSE = 4
+"""Few steps append: less than one of so many."""
+
 
 class AppendedItems:
-    """The items of one run, by lists.  before: those of steps that stay outside of the node.  steps: for each step of the node, the
-    arrays of its items."""
+    """The items of one run, by lists.  before: those of steps that stay outside of the node.  steps: for each step of the node, its
+    items, each with the number of the object that it is (path_tree.py), or a tensor on its memory where it is a view of what is from
+    before the loop; -1 of one that nothing else holds."""
 
     def __init__(self, run: LoopRun) -> None:
         self.before: list[list[Any]] = [[] for _ in range(run.loop.items)]
-        self.steps: list[list[list[np.ndarray[Any, Any]]]] = []
+        self.steps: list[list[list[tuple[np.ndarray[Any, Any], Any]]]] = []
         self._run = run
         self._columns: list[tuple[int, bool]] = []  # (list, whether each step has an item)
 
@@ -41,11 +47,11 @@ class AppendedItems:
         """Note which columns the body of a tree gives."""
         self._columns = [(column[0], tree.is_full(column)) for column in tree.columns]
 
-    def of_step(self, outputs: Sequence[Any]) -> list[list[Any]]:
-        """The items of a step, for each list, of what the body gives for columns: arrays, or tensors."""
-        found: list[list[Any]] = [[] for _ in self.before]
+    def of_step(self, outputs: Sequence[Tensor]) -> list[list[Tensor]]:
+        """The items of a step, for each list, of what the body gives for columns as tensors."""
+        found: list[list[Tensor]] = [[] for _ in self.before]
         for k, item, has in self._split(outputs):
-            if has is None or bool(getattr(has, "_array", has)):
+            if has is None or bool(has._array):
                 found[k].append(item)
         return found
 
@@ -58,28 +64,55 @@ class AppendedItems:
             items = np.zeros((room, *aval.shape), aval.dtype.numpy)
             for step, appended in enumerate(self.steps):
                 if j < len(appended[k]):
-                    has[step], items[step] = True, appended[k][j]
+                    has[step], items[step] = True, appended[k][j][0]
             result += [wrap(items)] if is_full else [wrap(items), wrap(has)]
         return result
 
-    def lists(self, rows: Sequence[Tensor]) -> list[list[Any]]:
-        """What is appended to each list.  rows: what the node gives for columns."""
+    def lists(self, rows: Sequence[Tensor], held: Mapping[int, Tensor]) -> list[list[Any]]:
+        """What is appended to each list.  rows: what the node gives for columns.  held: by their numbers, tensors that variables hold after
+        the loop, and that may be items."""
+        run = self._run
+        numbers = [[number for step in self.steps for _, number in step[k]] for k in range(len(self.before))]
         parts: list[list[tuple[Tensor, Tensor | None]]] = [[] for _ in self.before]
         for k, items, has in self._split(rows):
             parts[k].append((items, has))
-        result = [[*before, *(self._stacked(k, parts[k]) if parts[k] else ())] for k, before in enumerate(self.before)]
-        for items, (is_private, _) in zip(result, self._run.lists, strict=True):
-            if not is_private:
-                unstack(items, self._run.recorder)
+        result: list[list[Any]] = [[*before] for before in self.before]
+        for k, items in enumerate(result):
+            objects = [(at, self._object(n, held)) for at, n in enumerate(numbers[k])]
+            items += self._stacked(k, parts[k], tuple([(at, x) for at, x in objects if x is not None])) if parts[k] else []
+            if not run.lists[k][0]:
+                unstack(items, run.recorder)
+        self._watch(held)
         return result
 
-    def plain(self) -> list[list[Any]]:
-        """The items so far, where the recording has stopped."""
+    def _object(self, number: Any, held: Mapping[int, Tensor]) -> Tensor | None:
+        """What else holds an item; None if nothing does."""
+        if isinstance(number, Tensor):
+            return number
+        return held[number] if number in held else self._run.object_from_before(number) if number != -1 else None
+
+    def _watch(self, held: Mapping[int, Tensor]) -> None:
+        """Have the recording stop where the call writes to what may be an item, since rows are copies."""
+        run, defined = self._run, self._run.interpreter.defined
+        places = run.tree.items_from_before([*run.tree.item_kinds])
+        shared = [defined[run.tree.shared[x[1]]] for x in places if x[0] == SHARED and run.tree.shared[x[1]] in defined]
+        given = run.begun.values() if any(x[0] == LIVE_IN for x in places) else ()
+        run.recorder.item_aliases += [(x, run.line) for x in (*held.values(), *shared, *given, *run.item_roots)]
+
+    def plain(self, known: dict[int, Tensor]) -> list[list[Any]]:
+        """The items so far, where the recording has stopped.  known: objects, by their numbers, to which these are added."""
         run = self._run
         if any(any(x) for x in self.steps) and run.tree.has_gradients and run.body is not None and run.body[0].requires_grad:
             found: list[list[Any]] = run.tape.items()
         else:
-            found = [[wrap(x) for step in self.steps for x in step[k]] for k in range(len(self.before))]
+            found = [[wrap(x) for step in self.steps for x, _ in step[k]] for k in range(len(self.before))]
+        for k, items in enumerate(found):
+            for at, number in enumerate([number for step in self.steps for _, number in step[k]]):
+                if isinstance(number, Tensor):
+                    items[at] = items[at] if items[at].requires_grad else number
+                elif number != -1:
+                    before = run.real_object(number)
+                    items[at] = known.setdefault(number, items[at]) if before is None else before
         kinds = {k: holds for k, (_, holds) in run.tree.item_kinds.items()} if self.steps else {}
         return [
             [*map(run.recorder.stands_for, map(plain, before)), *[x if kinds[k] is Tensor else kinds[k](x._array) for x in more]]
@@ -92,8 +125,10 @@ class AppendedItems:
         for k, is_full in self._columns:
             yield k, next(remaining), None if is_full else next(remaining)
 
-    def _stacked(self, k: int, columns: Sequence[tuple[Tensor, Tensor | None]]) -> list[StackedItems]:
-        """The items of a list, of its columns."""
+    def _stacked(
+        self, k: int, columns: Sequence[tuple[Tensor, Tensor | None]], held: tuple[tuple[int, Tensor], ...]
+    ) -> list[StackedItems]:
+        """The items of a list, of its columns.  held: see StackedItems."""
         run, holds = self._run, self._run.tree.item_kinds[k][1]
         rows, inside = columns[0]
         if len(columns) > 1:
@@ -104,8 +139,11 @@ class AppendedItems:
                 inside = stack.of(*[every if has is None else has for _, has in columns], dim=1)
                 inside = reshape.of(inside, shape=(shape[0] * count,))
         if inside is None:
-            return [StackedItems(rows, len(rows._array), holds)]
+            return [StackedItems(rows, len(rows._array), holds, held)]
         if not run.take(REGISTRY["any"].of(inside, dims=(0,), keepdim=False)):
             return []
-        selected = run.recorder.ragged.rows_where(rows, inside, is_fixed=k in run.loop.measured)
-        return [StackedItems(selected, len(selected._array) if run.recorder.ragged.rows_of(selected) is None else None, holds)]
+        is_sparse = int(inside._array.sum()) * _SPARSE < len(inside._array)
+        selected = run.recorder.ragged.rows_where(rows, inside, is_fixed=is_sparse and k in run.loop.measured)
+        return [
+            StackedItems(selected, len(selected._array) if run.recorder.ragged.rows_of(selected) is None else None, holds, held)
+        ]

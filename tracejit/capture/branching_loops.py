@@ -286,6 +286,7 @@ class LoopRun:
         self.states: dict[int, Tensor] = {}  # by slots
         self.states_before = {id(x): x._array.copy() for x in self._drawn_from()}
         self.contents_before: dict[int, np.ndarray[Any, Any]] = {}  # of what the last step was the first to write to
+        self.item_roots: list[Tensor] = []  # those of which items are views
         self.viewed: list[Tensor] = []  # those of whose parts steps have left copies
         for name, x in [*interpreter.written_in_steps.get(self.function.__code__, ())]:  # runs of a loop have the same slots
             x = self.fixed.get(name) if name else x
@@ -330,21 +331,21 @@ class LoopRun:
             return holds(self.arrays[k])
         number = self.objects[k]
         if number not in known:
-            before = self._real_object(number)
+            before = self.real_object(number)
             if before is None:
                 before = self.tape.tensors()[k] if self.grads[k] else wrap(self.arrays[k])
             known[number] = before
         return known[number]
 
-    def _object_from_before(self, number: int) -> Tensor | None:
+    def object_from_before(self, number: int) -> Tensor | None:
         """The object of this number, if the loop was given it or steps read it; None of one that a step has made."""
         if number <= OF_SHARED:
             return self.interpreter.defined[self.tree.objects[OF_SHARED - number]]
         return self.begun.get(number)
 
-    def _real_object(self, number: int) -> Tensor | None:
+    def real_object(self, number: int) -> Tensor | None:
         """The same for code that is not recorded: in a step of another loop, what a stand-in of that stands for."""
-        return self.recorder.stands_for(self._object_from_before(number))  # type: ignore[no-any-return]
+        return self.recorder.stands_for(self.object_from_before(number))  # type: ignore[no-any-return]
 
     def _store_states(self) -> None:
         """Bring generators to the states that the steps have left."""
@@ -409,7 +410,7 @@ class LoopRun:
             if isinstance(before, str):
                 raise Refused(before)
             outcome = describe_path(self, outer, begin, live_ins, way, values, before)
-            may_stay = not self.made and self.first < _MOST_FIRST and way != RETURNS
+            may_stay = not self.made and self.first < _MOST_FIRST and way != RETURNS and (way == CONTINUES or not self.loop.items)
             if may_stay and ((outcome.changes and way == CONTINUES) or self._reads_twice(outcome)):
                 return self._stay_outside(stand_ins, live_ins, way, values)
             if outcome.changes:
@@ -452,7 +453,7 @@ class LoopRun:
         known: dict[int, Tensor] = {}
         for k, x in enumerate(result):
             if self.tree.is_object(k):
-                before = self._real_object(self.objects[k])
+                before = self.real_object(self.objects[k])
                 real = known.setdefault(self.objects[k], x if before is None else before)
                 self.recorder.loop_stand_ins[id(x)] = x, real
         return result
@@ -507,7 +508,7 @@ class LoopRun:
             why = insert()
         if why:
             raise Refused(why)
-        if self.tree.shows_item([k for k in self.tree.item_kinds if self.is_held(k)]):
+        if self.tree.holds_items([k for k in self.tree.item_kinds if self.is_held(k)]):
             raise Refused("an item of a list that is more than joined is a variable, too")
         if self.is_nested and not all(map(self.tree.is_full, self.tree.columns)):
             raise Refused("some steps append to a list, or values decide how many steps do, in a loop in a loop")
@@ -566,8 +567,18 @@ class LoopRun:
                 self.objects[k] = self._first_object() + first.setdefault(place, k) if self.tree.is_object(k) else -1
         if self.trips is not None:
             self.arrays[0] = np.array(int(arrays[0]) + self.trips.step)
-        none: list[Any] = [[] for _ in self.items.before]
-        self.items.steps.append([*outcome.items, *none[len(outcome.items) :]])
+        copied = dict(outcome.end.copies)
+        self.items.steps.append([[] for _ in self.items.before])
+        for column, more, places in zip(self.items.steps[-1], outcome.items, outcome.end.items, strict=False):
+            for array, place in zip(more, places, strict=True):
+                number: Any = self._first_object() + first[place] if place in first else -1
+                if place in copied:
+                    number = wrap(array)  # on the memory of what it is a view of
+                elif place[0] == LIVE_IN:
+                    number = objects[place[1]]
+                elif place[0] == SHARED and place[1] in self.interpreter.defined:
+                    number = self.tree.number_of(place[1])
+                column.append((array, number))
 
     def _stay_outside(
         self, stand_ins: Sequence[Tensor], live_ins: Sequence[int], way: int, values: Sequence[Any]
@@ -603,11 +614,11 @@ class LoopRun:
         for column, more in zip(self.items.before, appended, strict=True):
             column.extend(more)
         if way == BREAKS:
-            return way, self.recorder.mark_created((*left, *self.items.lists([])))
+            return way, self.recorder.mark_created((*left,))
         if self.trips is not None:
             self.element = self.recorder.operators.binary("+", self.element, self.trips.step)
         if not self._has_step():
-            return CONTINUES, self.recorder.mark_created((*left, *self.items.lists([])))
+            return CONTINUES, self.recorder.mark_created((*left, *self.items.lists([], {})))
         self._fill_slots()
         return None
 
@@ -783,6 +794,8 @@ class LoopRun:
         """The result of the loop."""
         slots = self.tree.slots
         known: dict[int, Tensor] = {}
+        read = self.tree.holds_items([*self.tree.item_kinds])
+        held: dict[int, Tensor] = {}
 
         def value_of_slot(k: int) -> Any:
             holds, x = slots[k].holds, at[LIVE_IN, k]
@@ -791,17 +804,20 @@ class LoopRun:
             if holds in NUMBERS:
                 return self.recorder.extracted_numbers.define_element(x, holds(self.arrays[k]))
             number = self.objects[k]
-            before = self._object_from_before(number)
+            before = self.object_from_before(number)
             if before is None and x.requires_grad and not self.grads[k]:
                 x = detach(x)
-            return known.setdefault(number, x) if before is None else before
+            value = known.setdefault(number, x) if before is None else before
+            if k in read:
+                held[number] = value
+            return value
 
         by_key = {slot.key: k for k, slot in enumerate(slots)}
         if way == RETURNS:
             leaves = [value_of_slot(k) for key, k in by_key.items() if key[0] == "return"]
             return way, put_together(self.recorder, self.template, iter(leaves))
         left = [self._variable(x, by_key, value_of_slot, self.recorder) for x in self.loop.live_outs]
-        return way, self.recorder.mark_created((*left, *self.items.lists(rows)))
+        return way, self.recorder.mark_created((*left, *self.items.lists(rows, held)))
 
     def _variable(self, name: str, by_key: dict[Any, int], value: Callable[[int], Any], recorder: Recorder | None = None) -> Any:
         """What a variable holds in the end.  value: what a slot does.  recorder: None where nothing is recorded any more."""
@@ -821,10 +837,13 @@ class LoopRun:
         self.recorder.stop("outlined_loop", f"the loop at {self.line}: it goes over neither a range nor a tensor")
         return self._steps_in_python(elements)
 
-    def _steps_in_python(self, elements: Iterator[Any], done: tuple[int, Any] | None = None) -> tuple[int, Any]:
-        """Make the steps for these elements in Python.  done: see `run_steps`."""
-        items = self.items.plain()
-        variables = self._plain_variables()
+    def _steps_in_python(
+        self, elements: Iterator[Any], done: tuple[int, Any] | None = None, known: dict[int, Tensor] | None = None
+    ) -> tuple[int, Any]:
+        """Make the steps for these elements in Python.  done: see `run_steps`.  known: objects, by their numbers."""
+        known = {} if known is None else known
+        variables = self._plain_variables(known)
+        items = self.items.plain(known)
         return self._of_program(  # type: ignore[no-any-return]
             lambda: run_steps(self.loop, self.function, elements, variables, done, items)
         )
@@ -832,7 +851,7 @@ class LoopRun:
     def _go_on(self, way: int, values: Any, stand_ins: Sequence[Tensor]) -> tuple[int, Any]:
         """Make the remaining steps in Python, after one that has ended so."""
         self.tape.fix()
-        self.items.plain()
+        self.items.plain({})
         originals = {id(x): k for k, x in enumerate(stand_ins)}
         for k, x in enumerate(stand_ins):
             self._hand_over_state(x, k)
@@ -844,11 +863,16 @@ class LoopRun:
         if way != RETURNS:
             left = len(self.loop.live_outs)
             values = (*values[:left], *[tuple(map(plain, appended)) for appended in values[left:]])
-        return self._steps_in_python(self._remaining(), (way, values))
+        known: dict[int, Tensor] = {}
+        for k, x in enumerate(stand_ins):
+            if self.tree.is_object(k):
+                before = self.real_object(self.objects[k])
+                known.setdefault(self.objects[k], x if before is None else before)
+        return self._steps_in_python(self._remaining(), (way, values), known)
 
     def _hand_over_state(self, stand_in: Tensor, k: int) -> None:
         """Give the object that a stand-in stands for what the step has changed of it besides contents."""
-        before = self._real_object(self.objects[k]) if self.tree.is_object(k) else None
+        before = self.real_object(self.objects[k]) if self.tree.is_object(k) else None
         if before is None:
             return
         before.__dict__.update(vars(stand_in))
@@ -870,11 +894,10 @@ class LoopRun:
             for key, y in list(enumerate(x) if kind is list else x.items()):
                 if (original := self._original(y, originals, seen)) is not y:
                     x[key] = original
-        before = self._real_object(self.objects[originals[id(x)]]) if id(x) in originals else None
+        before = self.real_object(self.objects[originals[id(x)]]) if id(x) in originals else None
         return x if before is None else before
 
-    def _plain_variables(self) -> dict[str, Any]:
-        known: dict[int, Tensor] = {}
+    def _plain_variables(self, known: dict[int, Tensor]) -> dict[str, Any]:
         result = {}
         for name, x in self.variables.items():
             if name in self.carried:
@@ -892,7 +915,7 @@ class LoopRun:
             leaves = [self._value(k, known) for key, k in by_key.items() if key[0] == "return"]
             return put_together(None, self.template, iter(leaves))
         left = [self._variable(x, by_key, lambda k: self._value(k, known)) for x in self.loop.live_outs]
-        return (*left, *self.items.plain())
+        return (*left, *self.items.plain(known))
 
     def _remaining(self, first: bool = False, done: bool = True) -> Iterator[Any]:
         """The elements of the steps that are still to be made.  first: no step was made, and the slots are not filled.  done: whether

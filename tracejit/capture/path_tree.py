@@ -44,9 +44,8 @@ from tracejit.ir.loop import LOOP_OF_PATHS, WHILE_OF_PATHS
 from tracejit.tensor import Tensor
 
 __all__ = [
-    "BASE", "GO", "MOST_PATHS", "OBJECTS", "OF_SHARED", "WAY", "LoopNode", "LoopRecord", "NoBody", "PathEnd", "PathTree", "Segment",
-    "Slot", "TripCount", "identity",
-    "requires_grad",
+    "BASE", "GO", "MOST_PATHS", "OBJECTS", "OF_SHARED", "WAY", "LoopNode", "LoopRecord", "NoBody", "PathEnd",
+    "PathTree", "Segment", "Slot", "TripCount", "identity", "requires_grad",
 ]  # fmt: skip
 
 MOST_PATHS: Final = 64
@@ -112,17 +111,20 @@ class TripCount:
 @dataclass(slots=True)
 class PathEnd:
     """How a path ends.  way: CONTINUES, BREAKS or RETURNS.  left: the place of what each slot holds then; a slot that is not there
-    holds what it held.  items: for each list, those that the path appends.  steps: how many have taken it."""
+    holds what it held.  items: for each list, those that the path appends.  copies: items that are copies of views of what is from before
+    the step, each with the view.  steps: how many have taken it."""
 
     way: int
     left: dict[int, StepValue]
     items: tuple[tuple[StepValue, ...], ...] = ()
+    copies: tuple[tuple[StepValue, StepValue], ...] = ()
     steps: int = field(default=1, compare=False)
 
     def at(self, place: Callable[[StepValue], StepValue]) -> PathEnd:
         """The same with other places of what is left and appended."""
         left = {place((LIVE_IN, k))[1]: place(x) for k, x in self.left.items()}
-        return replace(self, left=left, items=tuple([tuple(map(place, column)) for column in self.items]))
+        items = tuple([tuple(map(place, column)) for column in self.items])
+        return replace(self, left=left, items=items, copies=tuple([(place(x), place(y)) for x, y in self.copies]))
 
 
 @dataclass(slots=True)
@@ -491,7 +493,7 @@ class PathTree:
 
     # -- the body
     def body(self) -> tuple[Op, Graph, list[StepValue]]:
-        """(the operation of the loop, the body, the places of its inputs).  The body gives what `carried` says, then items.  Raises
+        """(the operation of the loop, the body, the places of its inputs).  The body gives what `carried` says, then columns.  Raises
         NoBody."""
         return _Body(self).graph()
 
@@ -517,8 +519,8 @@ class PathTree:
         k, j = column
         return self.is_counted and all(k < len(end.items) and j < len(end.items[k]) for _, end in self.all_paths())
 
-    def shows_item(self, lists: Collection[int]) -> bool:
-        """Whether something else than these lists may hold an item of one of them after the loop."""
+    def holds_items(self, lists: Collection[int]) -> list[int]:
+        """The slots that are read after the loop and may hold items of these lists then."""
         holding: set[int] = set()
         while True:
             found = {
@@ -528,8 +530,13 @@ class PathTree:
                 if (x[0] == LIVE_IN and x[1] in holding) or any(x in end.items[n] for n in lists if n < len(end.items))
             }
             if found <= holding:
-                return any(self.slots[k].key[0] == "return" or self.slots[k].key[1] in self.read_after for k in holding)
+                return [k for k in sorted(holding) if self.slots[k].key[0] == "return" or self.slots[k].key[1] in self.read_after]
             holding |= found
+
+    def items_from_before(self, lists: Collection[int]) -> list[StepValue]:
+        """The places of items of these lists that a step has not made."""
+        ends = [end for _, end in self.all_paths()]
+        return [x for end in ends for k in lists if k < len(end.items) for x in end.items[k] if x[0] != LOCAL]
 
     @property
     def is_counted(self) -> bool:

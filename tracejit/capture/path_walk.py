@@ -13,11 +13,14 @@ from typing import Any, cast
 
 import numpy as np
 
-from tracejit.capture.loop_steps import LIVE_IN, SHARED, StepValue
+from tracejit.capture.loop_steps import LIVE_IN, LOCAL, SHARED, StepValue
 from tracejit.capture.path_tree import PathEnd, PathTree, Segment
+from tracejit.core.dtypes import DType
 from tracejit.ir.graph import Literal, Node
 from tracejit.ir.interpreter import NodeFailed
 from tracejit.ir.runner import NodeRun
+from tracejit.tensor import Tensor
+from tracejit.tensor.base import wrap
 
 __all__ = ["PathWalk", "StepLeft"]
 
@@ -26,7 +29,7 @@ class StepLeft:
     """What a step has left.
 
     way: how it has ended.  arrays: what each slot holds.  objects: the numbers of these objects, -1 of what is none.  grads: whether they
-    require grad.  items: the arrays of what it appends to each list."""
+    require grad.  items: what it appends to each list, as `AppendedItems.steps` has it."""
 
     __slots__ = ("arrays", "grads", "items", "objects", "way")
 
@@ -99,30 +102,40 @@ class PathWalk:
     def _left(self, end: PathEnd, values: _Values, objects: Sequence[int], grads: Sequence[bool], first: int) -> StepLeft:
         tree = self._tree
         end.steps += 1
-        arrays: list[Any] = []
-        numbers: list[int] = []
-        made: dict[StepValue, int] = {}
-        for k, slot in enumerate(tree.slots):
-            place = end.left.get(k, (LIVE_IN, k))
-            x = values[place]
-            if place[0] == SHARED:
-                x = np.array(x, slot.aval.dtype.numpy)
-            arrays.append(x)
-            if not tree.is_object(k):
-                numbers.append(-1)
-            elif place[0] == LIVE_IN:
-                numbers.append(objects[place[1]])
-            elif place[0] == SHARED:
-                numbers.append(tree.number_of(tree.shared[place[1]]))
-            else:
-                numbers.append(first + made.setdefault(place, k))
+        places = [end.left.get(k, (LIVE_IN, k)) for k in range(len(tree.slots))]
+        arrays = [_own(values, x, slot.aval.dtype) for x, slot in zip(places, tree.slots, strict=True)]
         if tree.trips is not None:
             arrays[0] = np.array(int(values[LIVE_IN, 0]) + tree.trips.step)
+        made: dict[StepValue, int] = {}  # places of objects that the step has made, with the first slots that hold them
+        for k, x in enumerate(places):
+            if tree.is_object(k) and x[0] == LOCAL:
+                made.setdefault(x, k)
+
+        def number(place: StepValue) -> int:
+            if place[0] == LIVE_IN:
+                return objects[place[1]]
+            if place[0] == SHARED:
+                return tree.number_of(tree.shared[place[1]])
+            return first + made[place] if place in made else -1
+
+        numbers = [number(x) if tree.is_object(k) else -1 for k, x in enumerate(places)]
         require = [slot.requires_grad for slot in tree.slots]
         for k, needs in self._grads.get(id(end), ()):
             require[k] = any(grads[j] for j in needs) if isinstance(needs, frozenset) else needs
-        items = [[np.asarray(values[x], tree.item_kinds[k][0].dtype.numpy) for x in column] for k, column in enumerate(end.items)]
+        copies = dict(end.copies)
+
+        def item(k: int, x: StepValue) -> tuple[Any, Any]:
+            aval, holds = tree.item_kinds[k]
+            known: Any = wrap(values[copies[x]]) if x in copies else number(x) if holds is Tensor else -1
+            return _own(values, x, aval.dtype), known
+
+        items = [[item(k, x) for x in column] for k, column in enumerate(end.items)]
         return StepLeft(end.way, arrays, numbers, require, items)
+
+
+def _own(values: _Values, place: StepValue, dtype: DType) -> Any:
+    """The array at a place; a copy of a shared one, or a number."""
+    return np.array(values[place], dtype.numpy) if place[0] == SHARED else values[place]
 
 
 def _is(a: Any, b: Any) -> bool:

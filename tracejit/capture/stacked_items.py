@@ -39,11 +39,13 @@ __all__ = ["StackedItems", "has_stacked", "join_items", "may_leave", "reversed_i
 @dataclass(frozen=True, slots=True, eq=False)
 class StackedItems:
     """So many items of a list: the rows of a tensor.  count: None of a ragged tensor (handlers/ragged.py), where data decides how many
-    there are: one at least.  holds: the type of the items, Tensor, int, float or bool."""
+    there are: one at least.  holds: the type of the items, Tensor, int, float or bool.  held: the tensors of this call that are items
+    and that something else holds, too, each after its position."""
 
     rows: Tensor
     count: Any
     holds: type = Tensor
+    held: tuple[tuple[int, Tensor], ...] = ()
 
 
 def join_items(
@@ -58,8 +60,15 @@ def join_items(
             result = interpreter.recorder.containers.native(lambda: _joined(interpreter, function, items, *arguments, **keywords))
         if result is not None:
             return result
+        if interpreter is not None and not interpreter.recorder.stopped and not _joins(function):
+            interpreter.recorder.stop_for_aliases([y for x in items if type(x) is StackedItems for _, y in x.held])
         unstack(items, None if interpreter is None else interpreter.recorder)
     return callee(items, *arguments, **keywords)
+
+
+def _joins(function: Any) -> bool:
+    """Whether a function reads items of a list, and does not show them."""
+    return function in (len, sum, tensor, FUNCTIONS["stack"], FUNCTIONS["cat"])
 
 
 def has_stacked(items: Any) -> bool:
@@ -84,7 +93,7 @@ def _with_known_sizes(recorder: Recorder | None, items: list[Any]) -> list[Any]:
         if type(x) is StackedItems and x.count is None:
             if recorder is not None:
                 recorder.ragged.fix_size(x.rows)
-            x = StackedItems(x.rows, len(x.rows._array), x.holds)
+            x = StackedItems(x.rows, len(x.rows._array), x.holds, x.held)
         result.append(x)
     return result
 
@@ -95,11 +104,14 @@ def reversed_items(recorder: Recorder | None, items: list[Any]) -> list[Any]:
     items = _with_known_sizes(recorder, items)
     grad_enabled, state.grad_enabled = state.grad_enabled, True
     try:
-        return [
-            StackedItems(flip.of(x.rows, dims=(0,)), x.count, x.holds) if type(x) is StackedItems else x for x in reversed(items)
-        ]
+        return [_reversed_rows(x) if type(x) is StackedItems else x for x in reversed(items)]
     finally:
         state.grad_enabled = grad_enabled
+
+
+def _reversed_rows(items: StackedItems) -> StackedItems:
+    held = tuple([(len(items.rows._array) - 1 - at, x) for at, x in items.held])
+    return StackedItems(flip.of(items.rows, dims=(0,)), items.count, items.holds, held)
 
 
 def may_leave(items: list[Any]) -> bool:
@@ -130,6 +142,9 @@ def _unstacked(items: StackedItems, recorder: Recorder | None) -> list[Any]:
     if items.holds in (int, float):
         return recorder.extracted_numbers.define_elements(items.rows)  # type: ignore[no-any-return, union-attr]
     rows = [select.of(items.rows, k, dim=0) for k in range(int(items.count))]
+    if items.held and recorder is None:
+        held = {at: x for at, x in items.held if x.requires_grad is items.rows.requires_grad}
+        return [held[k] if k in held else clone.of(x) for k, x in enumerate(rows)]
     return [clone.of(x) for x in rows] if items.holds is Tensor else [recorder.interpreter.take(x) for x in rows]  # type: ignore[union-attr]
 
 

@@ -207,7 +207,8 @@ def describe_path(
     if any(x[0] == LIVE_IN and slots[x[1]].key in unbound for a in path.nodes for x in a.operands if type(x) is tuple):
         raise Refused("a step reads a variable that has no value before the loop")
     places = iter(path.items)
-    outcome = StepOutcome(path.nodes, PathEnd(way, {}, tuple([tuple(islice(places, len(column))) for column in appended])))
+    items = tuple([tuple(islice(places, len(column))) for column in appended])
+    outcome = StepOutcome(path.nodes, PathEnd(way, {}, items, tuple(path.copies)))
     outcome.changes = changes
     known = {slot.key: k for k, slot in enumerate(slots)}
     for (slot, _), tensor, place in zip(left, ends, path.ends, strict=True):
@@ -228,9 +229,11 @@ def describe_path(
         outcome.end.left[k] = place
         outcome.contents[k] = run.states[k]._array.copy()
     outcome.items = [[x._array for x in column] for column in appended]
+    run.item_roots += [x._base for x in rows if x._base is not None]
     of_tensors = [x for x, (slot, _) in zip(path.ends, left, strict=True) if slot.holds is Tensor]
+    tensors = [x for k, column in enumerate(outcome.end.items) for x in column if run.tree.item_kinds[k][1] is Tensor]
     held = [x for k, column in enumerate(outcome.end.items) for x in column if run.is_held(k)]
-    _check_memory(path.nodes, of_tensors, held)
+    _check_memory(path.nodes, [*of_tensors, *tensors], held)
     run.tree.takes_gradients = run.tree.takes_gradients or path.takes_gradients
     return outcome
 
@@ -382,13 +385,17 @@ class _Path:
         if any(a.node.op.kind is Kind.WRITE for a in self.nodes):
             self._make_pure()
         self._copy_views(self.ends, passing)
-        self._copy_views(self.items, joined, is_copied=True)
+        self.copies = self._copy_views(self.items, joined)
+        self._run.viewed += [
+            self._interpreter.defined[x[1]] for x in self.items if x[0] == SHARED and x[1] in self._interpreter.defined
+        ]
         if run.states:
             self._check_overlap()
 
-    def _copy_views(self, places: list[StepValue], alone: Sequence[bool], is_copied: bool = False) -> None:
-        """Put copies in the place of views of what is from before the step, `before = x`, where nothing else finds them.  alone: where that
-        is so.  is_copied: whether all that is found there are copies, so that these views may be of anything."""
+    def _copy_views(self, places: list[StepValue], alone: Sequence[bool]) -> list[tuple[StepValue, StepValue]]:
+        """Have the next steps, or lists, find copies of views of what is from before the step, `before = x`, where nothing else finds
+        them.  alone: at which places that is so.  Returns the copies, each with the view."""
+        copies: list[tuple[StepValue, StepValue]] = []
         views = {a.outputs[0]: a.operands[0] for a in self.nodes if a.node.op.kind is Kind.VIEW}
         kinds = {x: kind for a in self.nodes for x, kind in zip(a.outputs, a.kinds, strict=True)}
         fresh = count(max([x[1] for a in self.nodes for x in a.outputs if x[0] == LOCAL], default=-1) + 1)
@@ -396,15 +403,14 @@ class _Path:
             root: Any = x
             while root in views:
                 root = views[root]
-            of_outside = root[0] == SHARED and root[1] not in self._interpreter.numbers
-            if not is_alone or (x not in views and not is_copied) or not (of_outside or is_copied):
+            if not is_alone or x not in views or root[0] != SHARED or root[1] in self._interpreter.numbers:
                 continue
-            if of_outside:
-                self._run.viewed.append(self._interpreter.defined[root[1]])
-            if x in views:
-                places[k] = (LOCAL, next(fresh))
-                node = Node(clone, (), (), (), "")
-                self.nodes.append(StepNode(node, (x,), (), is_copied, (places[k],), (kinds[x],)))
+            self._run.viewed.append(self._interpreter.defined[root[1]])
+            places[k] = (LOCAL, next(fresh))
+            copies.append((places[k], x))
+            node = Node(clone, (), (), (), "")
+            self.nodes.append(StepNode(node, (x,), (), True, (places[k],), (kinds[x],)))
+        return copies
 
     def _place(self, x: StepValue) -> StepValue:
         while x in self._same:
@@ -575,7 +581,7 @@ class _Path:
 
 def _check_memory(path: Sequence[StepNode], places: Sequence[StepValue], items: Sequence[StepValue]) -> None:
     """Raises Refused where a step leaves a view of what it was given, two views of one tensor, or an item that it has not made, or has
-    appended twice.  items: those of lists that are more than joined."""
+    appended twice.  places: of all tensors that it leaves and appends.  items: those for lists that are more than joined."""
     views = {a.outputs[0]: a.operands[0] for a in path if a.node.op.kind is Kind.VIEW}
 
     def root(x: Any) -> Any:
@@ -584,7 +590,7 @@ def _check_memory(path: Sequence[StepNode], places: Sequence[StepValue], items: 
         return x
 
     roots: dict[Any, StepValue] = {}
-    for x in dict.fromkeys([*places, *items]):
+    for x in dict.fromkeys(places):
         if x in views and root(x)[0] != LOCAL:
             raise Refused("a step leaves a view of what it was given")
         if x[0] == LOCAL and roots.setdefault(root(x), x) != x:

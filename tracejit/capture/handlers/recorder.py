@@ -138,6 +138,8 @@ class Recorder(Origins):
         self.distinct_arrays: list[Expr] = self.journal.list()
         # id of a tensor that stands for another one in steps (branching_loops.py) -> (itself, that one)
         self.loop_stand_ins: dict[int, tuple[Tensor, Tensor]] = {}
+        # Tensors that may be items of lists which hold copies of them (appended_items.py), each with the line of the loop.
+        self.item_aliases: list[tuple[Tensor, str]] = []
         self.stacked_lists: list[list[Any]] = []  # lists that the call returns with rows in them (stacked_items.py)
         self.values = {}
         self.deferred = {}
@@ -191,6 +193,12 @@ class Recorder(Origins):
             self.reason = reasons.make(code, detail, user_line())
             self.ragged.end()
             self.release_stand_ins()
+
+    def stop_for_aliases(self, tensors: list[Tensor]) -> None:
+        """Stop the recording since the call is about to write to tensors that may be items of a list, or shows that they are."""
+        lines = [line for x, line in self.item_aliases if any(x is y for y in tensors)]
+        if lines:
+            self.stop("outlined_loop", f"the loop at {lines[0]}: something else changes or sees an item of a list")
 
     def branch(self, outcome: Any, is_fixed: bool = False) -> None:
         """Note that a value has decided a branch.  The recording stops if it is long and a loop branches differently from step to
