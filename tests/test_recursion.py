@@ -82,6 +82,50 @@ def test_a_function_that_recurses_for_ever_raises_as_ever() -> None:
         assert sys.getrecursionlimit() == limit
 
 
+def nested(depth: int, value: Any) -> Any:
+    for k in range(depth):
+        value = (value, k)
+    return value
+
+
+def depth_of(value: Any) -> int:
+    depth = 0
+    while isinstance(value, tuple):
+        value, depth = value[0], depth + 1
+    return depth
+
+
+@pytest.mark.parametrize("depth", [50, 190, 250, 700])
+def test_tuples_may_be_nested_as_deeply_as_eager_calls_allow(depth: int) -> None:
+    def given(value: Any, x: T.Tensor) -> T.Tensor:
+        return x * depth_of(value)
+
+    def in_a_dict(table: dict[str, Any], x: T.Tensor) -> T.Tensor:
+        return x * depth_of(table["value"])
+
+    def gives(x: T.Tensor) -> Any:
+        return nested(depth, x * 2)
+
+    def keeps(table: dict[str, Any], x: T.Tensor) -> T.Tensor:
+        table["other"] = table["value"], nested(depth, x)
+        return x + 1
+
+    x = T.ones(2)
+    for function in (given, in_a_dict, gives, keeps):
+        compiled = T.compile(function, wait=True)
+        for _ in range(3):
+            table = {"value": nested(depth, x)}
+            arguments = (x,) if function is gives else (nested(depth, x) if function is given else table, x)
+            result = compiled(*arguments)
+            if function is gives:
+                assert depth_of(result) == depth
+            else:
+                assert result.tolist() == ([2, 2] if function is keeps else [depth, depth])
+            assert function is not keeps or [depth_of(part) for part in table["other"]] == [depth, depth]
+        assert {reason.code for reason in compiled.reasons} <= {"recursion_limit"}
+        assert compiled.reasons or compiled.stats.compiled_calls == 2
+
+
 def test_rooms_of_several_threads_end_with_the_limit_that_was() -> None:
     limit, inside, over = sys.getrecursionlimit(), threading.Event(), threading.Event()
 

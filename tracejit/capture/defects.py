@@ -19,7 +19,8 @@ If only a part of the operation has been done (one of the comparisons of a sort,
 would repeat that part: the entry point raises `InternalError`, which says so.  If the error is of a class that Python's own
 operations raise, it is taken for an error of user code there, since nothing tells the two apart.
 
-RecursionError and MemoryError are errors of user code, since any code may raise them.
+MemoryError is an error of user code, since any code may raise it; so is RecursionError, but where recording code has raised it though many
+frames were left at the entry point: it has descended into something nested.  That is no defect; the recording stops for `recursion_limit`.
 
 This module must not know what handlers do.
 """
@@ -28,6 +29,7 @@ from __future__ import annotations
 
 import dis
 import inspect
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial, update_wrapper
@@ -43,6 +45,7 @@ from tracejit.capture.policies import IN_PLACE, INLINED_TYPES, SPECIAL_NAMES, SW
 from tracejit.capture.syntax.locate import NotConvertible
 from tracejit.config import config
 from tracejit.core.package_files import CAPTURE, PACKAGE, is_own_frame, own_folder
+from tracejit.core.recursion import frames_left
 from tracejit.ir.interpreter import StepFailed
 
 if TYPE_CHECKING:
@@ -79,8 +82,8 @@ EAGER: Final = (object(), None)
 _COMPILER_FOLDERS: Final = tuple(map(own_folder, ("capture", "compiled", "ir", "passes", "loops", "lowering", "llvm", "replay")))
 _CONTROL_FLOW: Final = (StopIteration, StopAsyncIteration, StepFailed, NotConvertible, InternalError)
 """Errors that recording code raises on purpose."""
-_RESOURCE_ERRORS: Final = (RecursionError, MemoryError)
-"""Errors that any code may raise."""
+_FRAMES: Final = 128
+"""If so many are left at an entry point, the operation in eager mode does not raise a RecursionError."""
 _NOT_RAISED_BY_PYTHON: Final = (AssertionError, NotImplementedError, NameError)
 """Errors that no operation of Python raises which a handler does for user code."""
 
@@ -89,7 +92,9 @@ _NOT_RAISED_BY_PYTHON: Final = (AssertionError, NotImplementedError, NameError)
 def is_defect(error: BaseException, recorder: Any) -> bool:
     """Whether an error that has left an entry point may be a defect of recording code; `resumed` decides.  recorder: of the
     thread."""
-    if recorder is None or not isinstance(error, Exception) or isinstance(error, (*_CONTROL_FLOW, *_RESOURCE_ERRORS)):
+    if recorder is None or not isinstance(error, Exception) or isinstance(error, (*_CONTROL_FLOW, MemoryError)):
+        return False
+    if isinstance(error, RecursionError) and frames_left() < _FRAMES:
         return False
     if recorder.performed and (recorder.performed[-1] is EAGER or _is_noted(recorder, error)):
         return False
@@ -182,6 +187,11 @@ def location_of(error: BaseException) -> str:
 # -- after a defect
 def stop_for_defect(recorder: Recorder, error: BaseException) -> None:
     """Stop the recording for a defect.  Raises InternalError if `config.verify` is on."""
+    if isinstance(error, RecursionError):
+        recorder.stop("recursion_limit", f"the recording needs more than the {sys.getrecursionlimit()} frames of the limit")
+        recorder.interpreter.forget()
+        recorder.defect = recorder.reason
+        return
     detail = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     detail += f" ({location_of(error)})"
     try:

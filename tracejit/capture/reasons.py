@@ -45,8 +45,8 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "class_statement": ("the class statement of {} cannot be followed", "Define the class outside the compiled function"),
     "profiler_active": ("a profiler is active: {}", "Recording needs sys.setprofile for itself; stop the profiler"),
     "recursion_limit": (
-        "the call is deep in recursion: {} are left",
-        "Call it less deep in recursion, or raise the limit (sys.setrecursionlimit); later calls are recorded where there is room",
+        "the call is deep in recursion, or what it is given or gives is nested deeply: {}",
+        "Call it less deep in recursion, nest less, or raise the limit (sys.setrecursionlimit); where there is room calls are recorded",
     ),
     "interrupted": ("the program went on after an interrupt: {}", "Nothing: a call that is not interrupted is recorded"),
     "external_iterator": ("{} from outside is consumed", "Pass a list or a tensor instead of an iterator"),

@@ -405,7 +405,7 @@ def recording_obstacle(function: Any) -> reasons.Reason | None:
     if (profiler := call_hook.obstacle()) is not None:
         return reasons.make("profiler_active", repr(profiler))
     if frames_left() < _LEAST_FRAMES:
-        return reasons.make("recursion_limit", f"less than {_LEAST_FRAMES} frames of {sys.getrecursionlimit()}")
+        return reasons.make("recursion_limit", f"less than {_LEAST_FRAMES} frames of {sys.getrecursionlimit()} are left")
     while type(function) is MethodType:
         function = function.__func__
     if type(function) is FunctionType and is_disabled(function):

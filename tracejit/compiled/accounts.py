@@ -312,9 +312,9 @@ class Accounts:
         return sum([debt.owed for debt in self._debts])
 
     @property
-    def unpaid_recordings(self) -> int:
-        """Number of recordings that owe something."""
-        return sum([debt.owed > 0 for debt in self._debts])
+    def owes_much(self) -> bool:
+        """Whether so many recordings have not earned their cost that the next one should be another: 8 small ones, or 2 large ones."""
+        return self._owed >= _LIMIT // 2
 
     @property
     def is_discouraged(self) -> bool:
@@ -328,7 +328,7 @@ class Accounts:
 
     def is_wasteful(self) -> bool:
         """Whether many more paths were recorded than have earned their cost."""
-        return self._owed >= (_LIMIT // 2 if len(self._debts) >= _WASTEFUL else _LIMIT + _MOST)
+        return self.owes_much if len(self._debts) >= _WASTEFUL else self._owed >= _LIMIT + _MOST
 
     def discourage(self) -> None:
         """Note that the last recording is of a path that no later call takes, as the next one would be: recordings wait from now

@@ -20,7 +20,8 @@ The tiers of a call are the function itself, a recorded path (whose path is Pyth
   (capture/branches.py), or when two recordings differ at a branch that runs in many steps.  If the steps are few, all paths may
   be worth recording; they are recorded until too few of them have earned what they cost.
 * A function that calls itself has a path for each shape of the recursion.  It runs in pieces between recursive calls as soon as
-  `_RECURSIONS_TO_SPLIT` recordings of different shapes have not paid, or one has stopped and has branches in the recursion.
+  recordings of `_SHAPES_TO_SPLIT` different shapes owe much, or one has stopped and has branches in the recursion.  A few small
+  shapes have a path each.
 
 It must not know how a call is recorded or compiled.
 """
@@ -57,9 +58,7 @@ recording_turn = Turn()
 
 _DIVERGENCES_TO_SPLIT: Final = 6  # divergences at branches before a function is split into pieces
 _STEPS_TO_SPLIT: Final = 16  # with so many runs of a branch in a loop, one divergence there is enough
-_RECURSIONS_TO_SPLIT: Final = (
-    3  # recordings of recursive functions that have not paid before such a function is split into pieces
-)
+_SHAPES_TO_SPLIT: Final = 3  # of a recursion
 _CALLS_OF_NEW_SIZE: Final = 4
 _CALLS_BEFORE_WARNING: Final = 12  # eager calls
 _CALLS_TO_EARN: Final = 64  # calls that a path should serve if there are many paths
@@ -405,11 +404,11 @@ class TierPolicy:
         """Run in pieces between recursive calls if recordings that have not paid differ in the shape of a recursion, or at a branch in
         it.  Returns whether the function does so from now on."""
         recursions = [path.recording.recursion for path in self._table.paths if path.recording.recursion.calls]
-        if not recursions or self.accounts.unpaid_recordings < _RECURSIONS_TO_SPLIT:
+        if not recursions or not self.accounts.owes_much:
             return False
         shapes = {recursion.shape for recursion in recursions}
         blamed = [x for path in self._table.paths for x in path.recording.branches if divergence and x.where == divergence.where]
-        if len(shapes) < _RECURSIONS_TO_SPLIT and not any(recursions[-1].is_around(x) for x in blamed):
+        if len(shapes) < _SHAPES_TO_SPLIT and not any(recursions[-1].is_around(x) for x in blamed):
             return False
         cause = divergence or self._diagnostics.divergences.latest
         return cause is not None and self._split_between_calls(cause, recursions)

@@ -87,8 +87,18 @@ def plain_value(value: Any) -> Any:
 
 
 def _new_tuple(value: tuple[Any, ...]) -> tuple[Any, ...]:
-    new = tuple(map(plain_value, value))
-    return value if all(map(operator.is_, new, value)) else new
+    """`plain_value` of a tuple.  It is iterative, so that the depth of nesting is not limited."""
+    new: dict[int, tuple[Any, ...]] = {}  # by the id of the tuple in `value` that it replaces
+    waiting = [value]
+    while waiting:
+        outer = waiting[-1]
+        if inner := [part for part in outer if type(part) is tuple and id(part) not in new]:
+            waiting += inner
+            continue
+        parts = tuple([new[id(part)] if type(part) is tuple else plain(part) for part in outer])
+        new[id(outer)] = outer if all(map(operator.is_, parts, outer)) else parts
+        waiting.pop()
+    return new[id(value)]
 
 
 def plain_copy(value: Any, kept: Callable[[Any], bool] = lambda value: False, around: tuple[Any, ...] = ()) -> Any:
