@@ -473,6 +473,50 @@ def test_where_a_recording_stops_items_keep_their_gradients(function: Any, capsy
 
 
 # -- steps that write
+def read_then(h: Any, w: Any, n: int) -> Any:
+    for _ in range(n):
+        if h.sum() < 6:
+            h = h + w
+        else:
+            y = h.detach() * 1.0
+            y.mul_(0.25)
+            h = y * w
+    return h
+
+
+def writes(h: Any, w: Any, n: int) -> Any:
+    for _ in range(n):
+        h = h * w if h.sum() > 3 else h + w * w
+        h[0] = 1.0
+        h += 0.25 * w
+    return h
+
+
+def writes_rows(h: Any, w: Any, n: int) -> Any:
+    for i in range(n):
+        h = h.clone()
+        h[i % 3] = (h.sum() * w).sum().tanh()
+        if h.sum() > 1:
+            h[1:] *= 0.5
+    return h
+
+
+def writes_on_a_path(h: Any, w: Any, n: int) -> Any:  # the root of what is negative is not taken
+    for _ in range(n):
+        y = h + w
+        if y.sum() > 3:
+            y.sub_(2.5)
+        else:
+            y[:2] = (y[1:] - 0.25).abs().sqrt() + w[:2]
+        h = y
+    return h
+
+
+@pytest.mark.parametrize("function", [read_then, writes, writes_rows, writes_on_a_path], ids=lambda f: f.__name__)
+def test_a_step_may_write_to_what_it_has_made_and_requires_grad(function: Any) -> None:
+    agrees(function, lambda k: (weight(k, 3), weight(k + 9, 3), 9), recordings=4, calls=12)
+
+
 def zeros_and_own(w: Any, xs: Any) -> Any:  # steps that write to what they have made were recorded before `h` requires grad
     h = T.zeros(3, dtype=T.float64)
     for x in xs:
@@ -493,18 +537,6 @@ def part_of_own(w: Any, xs: Any) -> Any:
         else:
             h = h * 1.0
             h[0] = 0.5
-    return h
-
-
-def read_then(w: Any, xs: Any) -> Any:
-    h = w * 1.0
-    for x in xs:
-        if x > 0:
-            h = h + w
-        else:
-            y = h.detach() * 1.0
-            y.mul_(0.5)
-            h = y * w
     return h
 
 
@@ -531,7 +563,7 @@ def saved_by_other_steps(w: Any, xs: Any) -> Any:  # eager mode's backward pass 
 @pytest.mark.parametrize("is_late", [False, True], ids=["writes first", "reads first"])
 @pytest.mark.parametrize(
     "function",
-    [zeros_and_own, part_of_own, read_then, saved_then_written, saved_by_other_steps],
+    [zeros_and_own, part_of_own, saved_then_written, saved_by_other_steps],
     ids=lambda f: f.__name__,
 )
 def test_where_gradients_need_what_steps_write_to_the_recording_stops(function: Any, is_late: bool) -> None:
@@ -891,17 +923,17 @@ def in_a_loop_at_times(w: Any, n: int) -> Any:  # what enters the inner loop req
     return h
 
 
-def writes(w: Any, n: int) -> Any:
+def writes_to_its_state(w: Any, n: int) -> Any:
     h = w * 1.0
     for _ in range(n):
-        h = h * w if h.sum() > 3 else h + w * w
         h[0] = 1.0
+        h = h * 0.5 if h.sum() > 3 else h + w * w
     return h
 
 
 @pytest.mark.parametrize(
     "function",
-    [stops_on_a_rare_path, takes_a_gradient_of_the_steps_before, two_of_one, coupled, in_a_loop_at_times, writes],
+    [stops_on_a_rare_path, takes_a_gradient_of_the_steps_before, two_of_one, coupled, in_a_loop_at_times, writes_to_its_state],
     ids=lambda f: f.__name__,
 )
 def test_where_a_recording_stops_gradients_go_through_the_steps_before(function: Any, capsys: Any) -> None:

@@ -248,6 +248,7 @@ class PathTree:
         self.asks_for_grad = False  # whether some step may depend on which tensors require grad
         self._changing: list[int] | None = None  # see `changing_grad`
         self._has_items_with_grad = False
+        self._assumed: list[dict[Any, bool]] = []  # see `assume_marks`
 
     # -- paths
     def insert(self, path: Sequence[StepNode], end: PathEnd, outside: Callable[[StepValue], StepValue]) -> str:
@@ -331,6 +332,18 @@ class PathTree:
                 for at, node in enumerate(segment.nodes):
                     segment.nodes[at] = marked_node = self._marked(node)
                     self.kinds.update(zip(marked_node.outputs, marked_node.kinds, strict=True))
+
+    def assume_marks(self) -> None:
+        """The path that is about to be added writes to what it makes: that is right for slots which require grad as they do now."""
+        self._assumed.append({slot.key: slot.requires_grad for slot in self.slots})
+
+    @property
+    def are_marks_assumed(self) -> bool:
+        """Whether slots require grad as they did when such paths were recorded, and in all steps."""
+        now = {slot.key: slot.requires_grad for slot in self.slots}
+        return not self._assumed or (
+            not self.changing_grad() and all(now[key] == x for known in self._assumed for key, x in known.items())
+        )
 
     def changing_grad(self) -> list[int]:
         """The slots that hold tensors which require grad, and others."""
@@ -688,6 +701,8 @@ class _Body:
         tree = self.tree
         if tree.takes_gradients:
             raise NoBody("a step takes gradients, and leaves a tensor that requires grad")
+        if not tree.are_marks_assumed:
+            raise NoBody("a step writes to a tensor that it has made and that requires grad, and that is not so in all steps")
         if tree.asks_for_grad and tree.changing_grad():
             raise NoBody("a step asks whether a tensor requires grad, and that is not so in all steps")
         marked = [k for k, slot in enumerate(tree.slots) if slot.requires_grad]

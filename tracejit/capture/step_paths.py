@@ -419,7 +419,8 @@ class _Path:
 
     def _tensors_written(self, recorded: Sequence[Node]) -> list[Tensor]:
         """The tensors from before the step that it has written to, states of generators among them.  Each gets a slot, whose place
-        becomes that of its value before the step.  Raises Refused for what a variable holds that steps assign to."""
+        becomes that of its value before the step.  Raises Refused for what a variable holds that steps assign to, and for what requires
+        grad or gets what does."""
         interpreter, run = self._interpreter, self._run
         roots: dict[int, int] = {}
         found: dict[int, Tensor] = {}
@@ -428,9 +429,9 @@ class _Path:
             if node.op.kind in (Kind.VIEW, Kind.WRITE):
                 base: Any = node.operands[0]
                 roots[node.outputs[0]] = root = roots.get(base, base)
-                if node.op.kind is Kind.WRITE and not interpreter.requires_grad.isdisjoint((*node.operands, *node.outputs)):  # type: ignore[arg-type]
-                    raise Refused("a step writes to a tensor that requires grad, or writes one")
                 if node.op.kind is Kind.WRITE and root not in made:
+                    if not interpreter.requires_grad.isdisjoint((*node.operands, *node.outputs)):  # type: ignore[arg-type]
+                        raise Refused("a step writes to a tensor from before it that requires grad, or writes one that does")
                     found.setdefault(root, interpreter.defined[root])
         for value, x in found.items():
             if id(x) in run.recorder.loop_stand_ins:
@@ -444,15 +445,13 @@ class _Path:
         return [*found.values()]
 
     def _with_writes(self, nodes: Sequence[StepNode]) -> list[StepNode]:
-        """The nodes, of which those are marked that read or make what steps write to."""
+        """The nodes, of which those are marked that read or make what steps write to and have not made."""
         roots: dict[Any, Any] = {}
         written: set[Any] = {(LIVE_IN, k) for k in self._run.states}
         for a in nodes:
             if a.node.op.kind in (Kind.VIEW, Kind.WRITE):
                 base = self._place(a.operands[0])
-                roots[a.outputs[0]] = base = roots.get(base, base)
-                if a.node.op.kind is Kind.WRITE:
-                    written.add(base)
+                roots[a.outputs[0]] = roots.get(base, base)
 
         def is_written(x: Any) -> bool:
             return type(x) is tuple and roots.get(x := self._place(x), x) in written
@@ -502,6 +501,11 @@ class _Path:
             return avals.get(place)
         return self._run.tree.slots[place[1]].aval if place[0] == LIVE_IN else self._interpreter.avals[place[1]]
 
+    def _requires_grad(self, place: StepValue) -> bool:
+        """Whether what the step is given, or reads from before the loop, requires grad."""
+        kind, k = place
+        return self._run.tree.slots[k].requires_grad if kind == LIVE_IN else k in self._interpreter.requires_grad
+
     def _loop_node(self, a: StepNode, record: LoopRecord) -> LoopNode:
         def place(v: int) -> StepValue:
             return self._place(self._places[v])
@@ -537,11 +541,21 @@ class _Path:
         avals.update({ids[x]: self._aval(x, {}) for x in inputs})
         values = [a.operands[1] for a in path if a.node.op.kind is Kind.WRITE]  # so that it is no matter what comes after a write
         outputs = [ids[x] for x in (*ends, *values) if type(x) is tuple]
-        graph = Graph(tuple([ids[x] for x in inputs]), avals, tuple([a.in_graph(ids) for a in path]), tuple(outputs))
+        marked = {ids[x] for x in inputs if self._requires_grad(x)}
+        for a in path:  # what is written without a tape leaves a tensor as it was there
+            kept = a.node.op.kind is Kind.WRITE and not a.with_grad
+            marked.update([ids[x] for x, kind in zip(a.outputs, a.kinds, strict=True) if kind[1] and not kept])
+        nodes = tuple([a.in_graph(ids) for a in path])
+        graph = Graph(tuple([ids[x] for x in inputs]), avals, nodes, tuple(outputs), requires_grad=frozenset(marked))
         try:
             pure = functionalise(graph)
         except RuntimeError as error:
             raise Refused("a step writes to a view whose elements share memory") from error
+        if pure.stale or any("straight through" in node.op.traits for node in pure.nodes):
+            raise Refused(
+                "a step writes to a tensor that requires grad without a tape, or after it was saved for a backward pass"
+            )
+        self._run.tree.assume_marks()
         known = {a.outputs: a for a in path if a.node.op.kind is not Kind.WRITE}
         named: dict[Any, Any] = {v: x for x, v in ids.items()}
         fresh = count(max([x[1] for x in places if x[0] == LOCAL], default=-1) + 1)
@@ -550,12 +564,14 @@ class _Path:
             for v in node.outputs:
                 named.setdefault(v, (LOCAL, next(fresh)))
             operands = tuple([named[x] if type(x) is int else x for x in node.operands])
-            outs, kinds = tuple([named[v] for v in node.outputs]), tuple([(pure.avals[v], False) for v in node.outputs])
+            outs = tuple([named[v] for v in node.outputs])
+            kinds = tuple([(pure.avals[v], v in pure.requires_grad) for v in node.outputs])
             before = known.get(outs)
             if before is not None and before.node.op is node.op and outs:
-                self.nodes.append(replace(before, operands=operands))
+                self.nodes.append(replace(before, operands=operands, kinds=kinds))
             else:
-                self.nodes.append(StepNode(node, operands, node.attributes, True, outs, kinds, is_written=bool(outs)))
+                is_written = bool(outs and self.written)
+                self.nodes.append(StepNode(node, operands, node.attributes, True, outs, kinds, is_written=is_written))
         after = [named[v] for v in pure.outputs[: len(ends)]]
         self.ends, self.items = after[: len(self.ends)], after[len(self.ends) :]
         for target, v in pure.writes:
