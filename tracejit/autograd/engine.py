@@ -122,7 +122,7 @@ class _Pass:
         for node in nodes:
             if isinstance(node, SelectiveNode):
                 results = [index for index in range(node.count) if (id(node), index) in self.sink.wanted]
-                asks = results and not node.expanded and not self.is_whole(node, self.arriving(node))
+                asks = results and not node.expanded and not self.is_exact(node, self.arriving(node))
                 if asks or (isinstance(node, LoopNode) and self.hooks_before(node)):
                     self.take_apart(node)  # it takes the steps to say which of the others lead to a wanted one
                     continue
@@ -201,11 +201,15 @@ class _Pass:
     # -- nodes that stand for several
     def is_whole(self, node: SelectiveNode, slots: Sequence[Any]) -> bool:
         """Whether the pass may go through `node` in one step."""
+        return (node.accumulates or not self.tensors) and self.is_exact(node, slots)
+
+    def is_exact(self, node: SelectiveNode, slots: Sequence[Any]) -> bool:
+        """Whether one step through `node` does what all of its steps would."""
         allowed, wanted = self.allowed, self.sink.wanted
         hooked = [] if not node.hooks else [index for index, hooks in node.hooks.items() if hooks]
         asked = [] if allowed is None else [index for index in range(node.count) if (id(node), index) in wanted]
         chosen = None if allowed is None else tuple(map(self.leads, node.edges))
-        return (node.accumulates or not self.tensors) and node.is_exact(slots, hooked, asked, chosen)
+        return node.is_exact(slots, hooked, asked, chosen)
 
     def take_apart(self, node: SelectiveNode) -> None:
         """Go on in the nodes that `node` stands for."""
