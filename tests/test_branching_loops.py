@@ -532,9 +532,9 @@ def decomposes(x: Any, steps: int) -> Any:
     return x
 
 
-def over_a_list(x: Any, steps: int) -> Any:
-    for y in [x, x + 1, x - 1] * steps:
-        x = x * 0.5 if x.sum() > 1 else x + y.abs() + 0.1
+def over_a_dictionary(x: Any, steps: int) -> Any:
+    for k in dict.fromkeys(range(steps)):
+        x = x * 0.5 if x.sum() > 1 else x + k
     return x
 
 
@@ -697,7 +697,7 @@ REFUSED: dict[Any, str] = {
     texts: "'last' is another str after each step",
     shapes: "'x' holds other kinds of things after some steps",
     view_of_a_row: "a step leaves a view of what it was given",
-    over_a_list: "it goes over neither a range nor a tensor",
+    over_a_dictionary: "it goes over neither a range, nor a tensor, nor a list or tuple",
     decomposes: "a step has NumPy or SciPy compute pinv",
     items_and_variables: "an item of a list that is more than joined is a variable, too",
 }  # fmt: skip

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +31,8 @@ import numpy as np
 
 from tracejit.capture.call_sites import user_line
 from tracejit.capture.defects import stop_for_defect
+from tracejit.capture.gathered_items import GatheredItems
+from tracejit.capture.handlers.effects import MethodCall
 from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.handlers.symbols import is_symbolic
 from tracejit.capture.loop_emission import emit_loop, room_for
@@ -124,10 +127,11 @@ def run_outlined_loop(
     run = LoopRun(interpreter, loop, step, variables, joined)
     recorder.native_depth += 1  # Python code that runs from here on is not the program's, but for steps
     try:
-        if run.begin(pattern, header) and run.is_worth_a_node():
+        why = run.begin(pattern, header)
+        if not why and run.is_worth_a_node():
             return run.steps()
         if loop.branches and not run.is_nested:
-            return run.refuse_elements(plain_elements(pattern, header))
+            return run.refuse_elements(plain_elements(pattern, header), why)
     finally:
         recorder.native_depth = run.depth
     iterable = header_value(pattern, iter(header), lambda f, given, named: recorder.calls.call(f, tuple(given), named))
@@ -154,6 +158,7 @@ class LoopRun:
         self.variables = variables
         self.line = user_line()
         self.elements: Elements | None = None
+        self.gathered = GatheredItems(interpreter)
         self.element: Any = None  # the number of the next step's
         self.trips: TripCount | None = None
         self.first = self.restarts = 0
@@ -183,18 +188,20 @@ class LoopRun:
             recorder.native_depth = depth
 
     # -- what the loop goes over
-    def begin(self, pattern: Any, header: tuple[Any, ...]) -> bool:
-        """Note what the loop goes over.  False where it cannot be what a node goes over."""
+    def begin(self, pattern: Any, header: tuple[Any, ...]) -> str:
+        """Note what the loop goes over.  Returns why it cannot be what a node goes over; "" if it can."""
         if pattern == WHILE:
-            return True
-        self.elements = elements = step_elements(
-            self.recorder, pattern, iter(header), self.loop.items > 0 or not self.loop.branches
-        )
+            return ""
+        is_counted = self.loop.items > 0 or not self.loop.branches
+        try:
+            self.elements = elements = step_elements(self.recorder, pattern, iter(header), self.gathered, is_counted)
+        except Refused as refusal:
+            return str(refusal)
         if elements is None:
-            return False
+            return "it goes over neither a range, nor a tensor, nor a list or tuple"
         self.element = elements.start
         self.trips = TripCount(elements.step, 0 if is_symbolic(elements.stop) else elements.stop)
-        return True
+        return ""
 
     def is_worth_a_node(self) -> bool:
         """Whether the steps branch, or values decide how many there are."""
@@ -391,9 +398,21 @@ class LoopRun:
         guarded = recorder.numbers_guarded()
         states = {id(x): interpreter.values[id(x)] for x in (*self._drawn_from(), *self.states.values())}
         stand_ins = self._stand_ins()
+        recorder.before_end.append(partial(self._hand_over_stored, stand_ins))
+        try:
+            return self._recorded(outer, stand_ins, states, guarded)
+        finally:
+            recorder.before_end.pop()
+
+    def _recorded(
+        self, outer: RecordingPoint, stand_ins: list[Tensor], states: dict[int, int], guarded: frozenset[Any]
+    ) -> tuple[int, Any] | None:
+        """Make a step that is given these stand-ins."""
+        interpreter, recorder = self.interpreter, self.recorder
         begin = RecordingPoint.of(interpreter)
         live_ins = [interpreter.values[id(x)] for x in stand_ins]
         before = reachable(recorder, self.function, self.fixed.values())
+        self.gathered.stand_ins.clear()
         given = self._arguments(stand_ins)
         asked_before, interpreter.asked_for_grad = interpreter.asked_for_grad, False
         around, interpreter.contents_before = interpreter.contents_before, self.contents_before
@@ -401,8 +420,11 @@ class LoopRun:
         self.contents_before.clear()
         try:
             named, values = self.step(*given)
-        except BaseException:
+        except BaseException as error:
             recorder.stop("outlined_loop", f"the loop at {self.line}: a step has raised an error")
+            originals = self._originals(stand_ins)
+            self._hand_over_states(stand_ins, originals)
+            error.args = self._original(error.args, originals, set())
             raise
         finally:
             interpreter.contents_before, interpreter.before_write = around, before_write
@@ -786,9 +808,9 @@ class LoopRun:
         self.recorder.stop("outlined_loop", f"the loop at {self.line}: {why}")
         return self._steps_in_python(self._remaining(first=True)) if way is None else (way, self._plain_result(way))
 
-    def refuse_elements(self, elements: Iterator[Any]) -> tuple[int, Any]:
+    def refuse_elements(self, elements: Iterator[Any], why: str) -> tuple[int, Any]:
         """Stop the recording, since a node cannot go over these elements, and make all steps in Python."""
-        self.recorder.stop("outlined_loop", f"the loop at {self.line}: it goes over neither a range nor a tensor")
+        self.recorder.stop("outlined_loop", f"the loop at {self.line}: {why}")
         return self._steps_in_python(elements)
 
     def _steps_in_python(self, elements: Iterator[Any], done: tuple[int, Any] | None = None) -> tuple[int, Any]:
@@ -803,32 +825,53 @@ class LoopRun:
         """Make the remaining steps in Python, after one that has ended so."""
         self.tape.fix()
         self._items_so_far()
-        originals = {id(x): k for k, x in enumerate(stand_ins)}
-        for k, x in enumerate(stand_ins):
-            self._hand_over_state(x, k)
+        originals = self._originals(stand_ins)
+        self._hand_over_states(stand_ins, originals)
         seen: set[int] = set()
         for container in [*self.recorder.created.values(), *self.variables.values()]:
             if type(container) in (list, dict):
                 self._original(container, originals, seen)
-        values = self._original(values, originals, seen)
-        return self._steps_in_python(self._remaining(), (way, values))
+        return self._steps_in_python(self._remaining(), (way, self._original(values, originals, seen)))
 
-    def _hand_over_state(self, stand_in: Tensor, k: int) -> None:
-        """Give the object that a stand-in stands for what the step has changed of it besides contents."""
-        before = self._real_object(self.objects[k]) if self.tree.is_object(k) else None
-        if before is None:
-            return
+    def _originals(self, stand_ins: Sequence[Tensor]) -> dict[int, Any]:
+        """What the stand-ins of a step stand for, by their ids."""
+        real = [self._real_object(self.objects[k]) if self.tree.is_object(k) else None for k in range(len(stand_ins))]
+        of_slots = {id(x): before for x, before in zip(stand_ins, real, strict=True) if before is not None}
+        return of_slots | {id(x): item for x, item in self.gathered.stand_ins}
+
+    def _hand_over_stored(self, stand_ins: Sequence[Tensor]) -> None:
+        """Put what stand-ins of a step stand for where the step has stored them outside."""
+        effects, originals, seen = self.recorder.effects, self._originals(stand_ins), set[int]()
+        for effect in effects.in_order:
+            if isinstance(effect, MethodCall) and type(effect.container) in (list, dict):
+                self._original(effect.container, originals, seen)
+        effects.replace_stored(lambda x: self._original(x, originals, seen))
+
+    def _hand_over_states(self, stand_ins: Sequence[Tensor], originals: dict[int, Any]) -> None:
+        """Give the objects that stand-ins stand for what the step has changed of them besides contents."""
+        for k, x in enumerate(stand_ins):
+            if id(x) in originals:
+                is_moved = x._requires_grad != self.grads[k] or x._node is not self.tape.live_ins.get(k)
+                self._hand_over_state(x, originals[id(x)], is_moved or x._array is not self.arrays[k])
+        for x, item in self.gathered.stand_ins:
+            if type(x) is Tensor:
+                self._hand_over_state(x, item, self.gathered.is_moved(x, item))
+
+    def _hand_over_state(self, stand_in: Tensor, before: Tensor, is_moved: bool) -> None:
+        """is_moved: whether the stand-in has another memory, or another place on the tape, than before the step."""
         before.__dict__.update(vars(stand_in))
         if stand_in._grad is not None:
             before._grad = stand_in._grad
-        changed = stand_in._requires_grad != self.grads[k] or stand_in._node is not self.tape.live_ins.get(k)
-        if changed or stand_in._array is not self.arrays[k]:
+        if is_moved:
             self.interpreter.become(before, stand_in)
 
-    def _original(self, x: Any, originals: dict[int, int], seen: set[int]) -> Any:
+    def _original(self, x: Any, originals: dict[int, Any], seen: set[int]) -> Any:
         """What a stand-in stands for; a tuple without stand-ins for one with some; else `x` itself.  Lists and dictionaries that
-        stand-ins were put into get what these stand for.  seen: the ids of those that were looked through."""
+        stand-ins were put into get what these stand for.  originals: by ids of stand-ins.  seen: the ids of those that were looked
+        through."""
         kind = type(x)
+        if id(x) in originals:
+            return originals[id(x)]
         if kind is tuple:
             parts = tuple([self._original(y, originals, seen) for y in x])
             return parts if any(y is not z for y, z in zip(parts, x, strict=True)) else x
@@ -837,8 +880,7 @@ class LoopRun:
             for key, y in list(enumerate(x) if kind is list else x.items()):
                 if (original := self._original(y, originals, seen)) is not y:
                     x[key] = original
-        before = self._real_object(self.objects[originals[id(x)]]) if id(x) in originals else None
-        return x if before is None else before
+        return x
 
     def _plain_variables(self) -> dict[str, Any]:
         known: dict[int, Tensor] = {}
@@ -866,5 +908,5 @@ class LoopRun:
         the step for the element in the slots was made."""
         if self.elements is None or self.trips is None:
             return elements_without_end()
-        start = plain(self.element) if first else int(self.arrays[0]) + (self.trips.step if done else 0)
-        return map(self.elements.at, range(start, plain(self.elements.stop), self.trips.step))
+        following = plain(self.element) if first else int(self.arrays[0]) + (self.trips.step if done else 0)
+        return self.elements.remaining((following - plain(self.elements.start)) // self.trips.step)

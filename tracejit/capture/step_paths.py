@@ -191,6 +191,9 @@ def describe_path(
     after = reachable(run.recorder, run.function, run.fixed.values())
     if isinstance(after, str) or not after.is_unchanged_since(before):
         raise Refused("a step changes what it has not made")
+    run.gathered.check_unchanged()
+    if run.gathered.holds_item(values):
+        raise Refused("a step leaves an item of the list that it goes over: leave `item.clone()`")
     left, rows, changes = _left_in_slots(run, way, values)
     ends = [_end(interpreter, slot, x) for slot, x in left]
     for x in rows:
@@ -374,6 +377,8 @@ class _Path:
                 root = views[root]
             if not alone or x not in views or root[0] != SHARED or root[1] in self._interpreter.numbers:
                 continue
+            if self._run.gathered.is_row(self._interpreter.defined[root[1]]):
+                continue
             self._run.viewed.append(self._interpreter.defined[root[1]])
             self.ends[k] = (LOCAL, next(fresh))
             node = Node(clone, (), (), (), "")
@@ -400,6 +405,8 @@ class _Path:
                 if node.op.kind is Kind.WRITE and root not in made:
                     found.setdefault(root, interpreter.defined[root])
         for value, x in found.items():
+            if run.gathered.is_row(x):
+                raise Refused("a step writes to an item of the list that it goes over")
             if id(x) in run.recorder.loop_stand_ins:
                 raise Refused("a step writes to a tensor in a variable that steps assign to")
             if id(x) not in interpreter.states:
@@ -539,7 +546,7 @@ class _Path:
         shared.update(run.tree.shared)
         read = [x for v in shared if (x := self._interpreter.defined.get(v)) is not None]
         arrays += [x._array for x in read if not any(x is y for y in run.states.values())]
-        arrays += [x._array for x in (*run.begun.values(), *run.viewed)]
+        arrays += [x._array for x in (*run.begun.values(), *run.viewed, *run.gathered.tensors)]
         for k in run.states:
             others = (*arrays, *[x._array for j, x in run.states.items() if j != k])
             if any(np.may_share_memory(run.states[k]._array, y) for y in others):

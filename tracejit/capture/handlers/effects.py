@@ -9,7 +9,7 @@ method calls, which the epilogue repeats in order.  A place outside gets a plain
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Hashable
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, replace
 from types import CellType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -264,6 +264,16 @@ class EffectHandlers(Handlers):
         _store_at(effect)
         (place,) = self.places_of((position,))
         self.note_store(place, effect)
+
+    def replace_stored(self, other: Callable[[Any], Any]) -> None:
+        """Store `other(x)` in each attribute and item that holds what this run has stored last there, `x`, if it is another object."""
+        for k in self._latest.values():
+            effect = self.in_order[k]
+            if not isinstance(effect, AttributeStore | ItemStore) or _value_at(effect) is ABSENT:
+                continue
+            if (value := other(effect.value)) is not effect.value:
+                self.in_order[k] = stored = replace(effect, value=value)
+                _store_at(stored)
 
     def places_of(self, positions: Collection[int]) -> set[EffectTarget]:
         """The places of the effects at `positions`, some of `stores`."""

@@ -137,7 +137,8 @@ class Recorder(Origins):
         # The same of NumPy arrays: reads and writes of them are replayed in order, so guards require it only if an effect is a call.
         self.distinct_arrays: list[Expr] = self.journal.list()
         # id of a tensor that stands for another one in steps (branching_loops.py) -> (itself, that one)
-        self.loop_stand_ins: dict[int, tuple[Tensor, Tensor]] = {}
+        self.loop_stand_ins: dict[int, tuple[Any, Any]] = {}
+        self.before_end: list[Callable[[], None]] = []  # what steps that run have to do where the recording stops
         self.values = {}
         self.deferred = {}
         self._constants: dict[int, Name] = {}
@@ -189,6 +190,8 @@ class Recorder(Origins):
             self.sizes.end()
             self.reason = reasons.make(code, detail, user_line())
             self.ragged.end()
+            for action in reversed(self.before_end):
+                action()
             self.release_stand_ins()
 
     def branch(self, outcome: Any, is_fixed: bool = False) -> None:
@@ -319,7 +322,7 @@ class Recorder(Origins):
         return len(self._once) > before
 
     def stands_for(self, value: Any) -> Any:
-        """The tensor that `value` stands for in a step of a loop; `value` itself if it stands for none."""
+        """The tensor, or tuple, that `value` stands for in a step of a loop; `value` itself if it stands for none."""
         return self.loop_stand_ins[id(value)][1] if id(value) in self.loop_stand_ins else value
 
     def real_object(self, value: Any) -> Any:

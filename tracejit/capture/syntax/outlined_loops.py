@@ -337,15 +337,14 @@ def _pattern(header: ast.expr) -> tuple[Any, list[ast.expr]]:
     if not (isinstance(header, ast.Call) and isinstance(header.func, ast.Name)):
         return None, [header]
     name = header.func.id
-    if header.keywords:
-        keywords = [(x.arg, getattr(x.value, "value", None)) for x in header.keywords]
-        if name != "zip" or keywords != [("strict", True)]:
-            return None, [header]
+    keywords = [(x.arg, getattr(x.value, "value", None)) for x in header.keywords]
+    if keywords and (name != "zip" or keywords not in ([("strict", True)], [("strict", False)])):
+        return None, [header]
     if len(header.args) not in _PATTERNS.get(name, ()) or any(isinstance(x, ast.Starred) for x in header.args):
         return None, [header]
     iterables = {"range": 0, "enumerate": 1}.get(name, len(header.args))  # arguments that are gone over
     parts = [_pattern(x) if k < iterables else (None, [x]) for k, x in enumerate(header.args)]
-    name = STRICT_ZIP if header.keywords else name
+    name = STRICT_ZIP if ("strict", True) in keywords else name
     return (name, tuple([pattern for pattern, _ in parts])), [header.func, *[x for _, values in parts for x in values]]
 
 
