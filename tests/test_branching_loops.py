@@ -474,7 +474,7 @@ def printed(x: Any, steps: int) -> Any:
 def attribute(x: Any, steps: int) -> Any:
     for _ in range(steps):
         x = x * 0.5 if x.sum() > 1 else x + 1
-        BOX.total = x
+        setattr(BOX, "total" if len(x) else "none", x)
     return x
 
 
@@ -798,7 +798,7 @@ def test_a_function_of_which_one_loop_is_refused_has_no_loop_that_is_lost() -> N
         for _ in range(steps):
             x = x * 0.5 if x.sum() > 1 else x + 1
         for _ in range(steps):
-            BOX.total = x
+            SEEN[:] = [x]
             x = x * 0.25 if x.sum() > 1 else x + 1
         return x
 

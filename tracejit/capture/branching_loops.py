@@ -21,7 +21,7 @@ Nested loops are nodes of the path of a step, with a tree of their own; runs of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import FunctionType
@@ -32,6 +32,7 @@ import numpy as np
 from tracejit.capture.call_sites import user_line
 from tracejit.capture.defects import stop_for_defect
 from tracejit.capture.gathered_items import GatheredItems
+from tracejit.capture.handlers.base import ABSENT
 from tracejit.capture.handlers.effects import MethodCall
 from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.handlers.symbols import is_symbolic
@@ -52,6 +53,7 @@ from tracejit.capture.path_tree import (
     requires_grad,
 )
 from tracejit.capture.python_steps import elements_without_end, plain_elements, run_steps
+from tracejit.capture.snapshots import Snapshot
 from tracejit.capture.stacked_items import StackedItems
 from tracejit.capture.step_elements import Elements, header_value, step_elements
 from tracejit.capture.step_paths import (
@@ -63,12 +65,14 @@ from tracejit.capture.step_paths import (
     carried_form,
     check_tensor,
     describe_path,
+    is_carried_or_constant,
     number_tensor,
     number_value,
     put_together,
     reachable,
     variable_keys,
 )
+from tracejit.capture.step_places import StepPlace, places_of_step
 from tracejit.capture.steps_on_tape import StepsOnTape
 from tracejit.capture.syntax.loops import UNBOUND
 from tracejit.capture.syntax.outlined_loops import NO_STEP, WAYS, WHILE, OutlinedLoop
@@ -159,6 +163,9 @@ class LoopRun:
         self.line = user_line()
         self.elements: Elements | None = None
         self.gathered = GatheredItems(interpreter)
+        self.places: dict[str, StepPlace] = {}
+        self.held: dict[str, Any] = {}  # what these hold in Python where slots are filled
+        self.entered_values: dict[str, Any] = {}  # what the step that runs found in them
         self.element: Any = None  # the number of the next step's
         self.trips: TripCount | None = None
         self.first = self.restarts = 0
@@ -251,9 +258,12 @@ class LoopRun:
         if self.trips is not None:
             slots.append(Slot(("element",), Aval((), int64), int))
             tensors.append(number_tensor(interpreter, self.element, int))
-        for name in [name for name in loop.live_ins if name in loop.live_outs]:
+        self._find_places()
+        for name in [*[name for name in loop.live_ins if name in loop.live_outs], *self.places]:
             value = self.variables[name]
             leaves: list[Any] = []
+            if name in self.places and self.places[name].only_in_place and isinstance(value, Tensor):
+                continue
             if value is UNBOUND:
                 self.unbound.add(name)
                 continue
@@ -265,7 +275,7 @@ class LoopRun:
                 slot, tensor = self._slot_for(key, x)
                 slots.append(slot)
                 tensors.append(tensor)
-        self.tree = PathTree((self.function.__code__, loop.line), slots, self.trips, self.count, loop.read_after)
+        self.tree = PathTree((self.function.__code__, loop.line), slots, self.trips, self.count, self.read_after)
         if self.elements is not None and self.trips is not None and is_symbolic(self.elements.stop):
             value = number_value(interpreter, self.elements.stop)
             self.tree.trips = TripCount(self.trips.step, self.tree.shared_place(value, (interpreter.avals[value], False)))
@@ -411,7 +421,9 @@ class LoopRun:
         interpreter, recorder = self.interpreter, self.recorder
         begin = RecordingPoint.of(interpreter)
         live_ins = [interpreter.values[id(x)] for x in stand_ins]
-        before = reachable(recorder, self.function, self.fixed.values())
+        self._enter_places(stand_ins)
+        entered = interpreter.journal.mark()
+        before = self.reachable()
         self.gathered.stand_ins.clear()
         given = self._arguments(stand_ins)
         asked_before, interpreter.asked_for_grad = interpreter.asked_for_grad, False
@@ -435,13 +447,14 @@ class LoopRun:
         way = WAYS.index(named)
         if recorder.stopped:
             return self._go_on(way, values, stand_ins)
+        left = {name: place.value(recorder) for name, place in self.places.items()}
         try:
             if isinstance(before, str):
                 raise Refused(before)
-            outcome = describe_path(self, outer, begin, live_ins, way, values, before)
+            outcome = describe_path(self, begin, entered, live_ins, way, values, left, before)
             may_stay = not self.made and self.first < _MOST_FIRST and way == CONTINUES and not self.loop.items
             if may_stay and (outcome.changes or self._reads_twice(outcome)):
-                return self._stay_outside(stand_ins, live_ins, values)
+                return self._stay_outside(stand_ins, live_ins, values, left)
             if outcome.changes:
                 raise Refused(f"{outcome.changes!r} holds other kinds of things after some steps")
             self._add_path(outcome)
@@ -454,6 +467,56 @@ class LoopRun:
             return self._go_on(way, values, stand_ins)
         self._assign(outcome)
         return self._after(way)
+
+    def _find_places(self) -> None:
+        """Find the places that steps store in: those that hold what may be carried, or what has no state."""
+        places = places_of_step(self.recorder, self.function, {name: self.variables[name] for name in self.loop.live_ins})
+        values = {name: place.read(self.recorder) for name, place in places.items()}
+        self.places = {name: place for name, place in places.items() if is_carried_or_constant(values[name])}
+        self.held = {name: place.held() for name, place in self.places.items()}
+        self.variables.update({name: values[name] for name in self.places})
+
+    @property
+    def read_after(self) -> Collection[str]:
+        """The variables, and places, that are read after the loop."""
+        return self.loop.read_after | {*self.places}
+
+    def reachable(self) -> Snapshot | str:
+        """What a step finds besides slots, or why that cannot be compared."""
+        return reachable(self.recorder, self.function, self.fixed.values(), self.positions)
+
+    def reachable_after(self, in_places: Mapping[str, Any]) -> Snapshot | str:
+        """The same after the step, where places hold what they did before it.  in_places: what they hold."""
+        own = {name: place for name, place in self.places.items() if not self.recorder.is_outside(place.owner)}
+        for name, place in own.items():
+            place.enter(self.recorder, self.entered_values[name])
+        try:
+            return self.reachable()
+        finally:
+            for name, place in own.items():
+                place.enter(self.recorder, in_places[name])
+
+    @property
+    def positions(self) -> set[int]:
+        """The positions of the stores in places among the effects."""
+        return self.recorder.effects.positions_of([place.target for place in self.places.values()])
+
+    def _enter_places(self, stand_ins: Sequence[Tensor]) -> None:
+        """Have the step find stand-ins in its places."""
+        self._restore_places()
+        self.entered_values = {}
+        for name, place in self.places.items():
+            value = self.variables[name]
+            if name in self.carried:
+                form, slots = self.carried[name]
+                value = put_together(self.recorder, form, iter([self._given(k, stand_ins[k]) for k in slots]))
+            self.entered_values[name] = value
+            place.enter(self.recorder, value)
+
+    def _restore_places(self) -> None:
+        """Have places hold what they did before the loop: later guards on contents refer to that."""
+        for name, place in self.places.items():
+            place.put(self.held[name])
 
     def _reads_twice(self, outcome: StepOutcome) -> bool:
         """Whether a step reads a tensor that requires grad both as what it is given and from before the loop, or has it in two slots:
@@ -596,10 +659,10 @@ class LoopRun:
             column.append(row)
 
     def _stay_outside(
-        self, stand_ins: Sequence[Tensor], live_ins: Sequence[int], values: Sequence[Any]
+        self, stand_ins: Sequence[Tensor], live_ins: Sequence[int], values: Sequence[Any], in_places: Mapping[str, Any]
     ) -> tuple[int, Any] | None:
         """Leave the nodes of the first step where they are: stand-ins become what they stand for.  live_ins: the values of stand-ins
-        before the step.  Returns None if there is another step, else the result of the loop."""
+        before the step.  in_places: what these hold after it.  Returns None if there is another step, else the result of the loop."""
         interpreter = self.interpreter
         self.first += 1
         known: dict[int, int] = {}
@@ -625,6 +688,8 @@ class LoopRun:
         originals = {id(x): self.begun[j] for x, j in zip(stand_ins, self.begun_objects, strict=False) if j in self.begun}
         left = [_replaced(x, originals) for x in values]
         self.variables = {**self.variables, **dict(zip(self.loop.live_outs, left, strict=True))}
+        for name, x in in_places.items():
+            self.places[name].store(self.recorder, _replaced(x, originals))
         if self.trips is not None:
             self.element = self.recorder.operators.binary("+", self.element, self.trips.step)
         if not self._has_step():
@@ -773,7 +838,7 @@ class LoopRun:
 
     def _result(self, way: int, at: dict[StepValue, Tensor], rows: Sequence[Tensor]) -> tuple[int, Any]:
         """The result of the loop."""
-        slots = self.tree.slots
+        tree, slots = self.tree, self.tree.slots
         known: dict[int, Tensor] = {}
 
         def value_of_slot(k: int) -> Any:
@@ -789,6 +854,11 @@ class LoopRun:
             return known.setdefault(number, x) if before is None else before
 
         by_key = {slot.key: k for k, slot in enumerate(slots)}
+        self._restore_places()
+        stored = {k for _, end in tree.all_paths() for k in end.left}
+        for name in self.places.keys() & self.carried.keys():
+            if not stored.isdisjoint(self.carried[name].slots):
+                self.places[name].store(self.recorder, self._variable(name, by_key, value_of_slot, self.recorder))
         if way == RETURNS:
             leaves = [value_of_slot(k) for key, k in by_key.items() if key[0] == "return"]
             return way, put_together(self.recorder, self.template, iter(leaves))
@@ -817,6 +887,8 @@ class LoopRun:
         """Make the steps for these elements in Python.  done: see `run_steps`."""
         items = self._items_so_far()
         variables = self._plain_variables()
+        for name in self.places.keys() & self.carried.keys() if done is None else ():
+            self.places[name].put(variables[name])
         return self._of_program(  # type: ignore[no-any-return]
             lambda: run_steps(self.loop, self.function, elements, variables, done, items)
         )
@@ -835,8 +907,7 @@ class LoopRun:
 
     def _originals(self, stand_ins: Sequence[Tensor]) -> dict[int, Any]:
         """What the stand-ins of a step stand for, by their ids."""
-        real = [self._real_object(self.objects[k]) if self.tree.is_object(k) else None for k in range(len(stand_ins))]
-        of_slots = {id(x): before for x, before in zip(stand_ins, real, strict=True) if before is not None}
+        of_slots = {id(x): real for x in stand_ins if (real := self.recorder.stands_for(x)) is not x}
         return of_slots | {id(x): item for x, item in self.gathered.stand_ins}
 
     def _hand_over_stored(self, stand_ins: Sequence[Tensor]) -> None:
@@ -846,6 +917,9 @@ class LoopRun:
             if isinstance(effect, MethodCall) and type(effect.container) in (list, dict):
                 self._original(effect.container, originals, seen)
         effects.replace_stored(lambda x: self._original(x, originals, seen))
+        for place in self.places.values():
+            if (held := place.held()) is not ABSENT:
+                place.put(self._original(held, originals, seen))
 
     def _hand_over_states(self, stand_ins: Sequence[Tensor], originals: dict[int, Any]) -> None:
         """Give the objects that stand-ins stand for what the step has changed of them besides contents."""
@@ -897,6 +971,8 @@ class LoopRun:
         """What the loop gives, from what the slots hold."""
         known: dict[int, Tensor] = {}
         by_key = {slot.key: k for k, slot in enumerate(self.tree.slots)}
+        for name in self.places.keys() & self.carried.keys():
+            self.places[name].put(self._variable(name, by_key, lambda k: self._value(k, known)))
         if way == RETURNS:
             leaves = [self._value(k, known) for key, k in by_key.items() if key[0] == "return"]
             return put_together(None, self.template, iter(leaves))

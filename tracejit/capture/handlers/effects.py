@@ -223,7 +223,8 @@ class EffectHandlers(Handlers):
         self.stored_by_container: dict[int, dict[EffectTarget, None]] = journal.dictionary(Topic.INDEX)
         # ids of created named tuples and instances with places in `stored`, and of the dictionaries of such instances
         self.holders_of_stored: set[int] = set()
-        self.exposed_dictionaries: set[int] = set()  # ids of dictionaries of created instances to which the program refers
+        # ids of dictionaries of created instances to which the program refers
+        self.exposed_dictionaries: set[int] = journal.set(Topic.INDEX)
         self.content_guarded: set[int] = journal.set()  # ids of containers whose whole content is guarded
         # By id: the contents that other containers had before they were changed, as a list or dictionary.
         self.originals: dict[int, Any] = journal.dictionary()
@@ -274,6 +275,10 @@ class EffectHandlers(Handlers):
             if (value := other(effect.value)) is not effect.value:
                 self.in_order[k] = stored = replace(effect, value=value)
                 _store_at(stored)
+
+    def positions_of(self, places: Collection[EffectTarget]) -> set[int]:
+        """The positions of the last stores in these places."""
+        return {self._latest[place] for place in places if place in self._latest}
 
     def places_of(self, positions: Collection[int]) -> set[EffectTarget]:
         """The places of the effects at `positions`, some of `stores`."""
