@@ -75,7 +75,7 @@ from tracejit.capture.step_paths import (
 from tracejit.capture.step_places import StepPlace, places_of_step
 from tracejit.capture.steps_on_tape import StepsOnTape
 from tracejit.capture.syntax.loops import UNBOUND
-from tracejit.capture.syntax.outlined_loops import NO_STEP, WAYS, WHILE, OutlinedLoop
+from tracejit.capture.syntax.outlined_loops import NO_STEP, RAISES, WAYS, WHILE, OutlinedLoop
 from tracejit.capture.syntax.pieces import CONTINUES, RETURNS
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FROM_NUMPY, int64
@@ -168,7 +168,7 @@ class LoopRun:
         self.entered_values: dict[str, Any] = {}  # what the step that runs found in them
         self.element: Any = None  # the number of the next step's
         self.trips: TripCount | None = None
-        self.first = self.restarts = 0
+        self.first = self.restarts = self.made = 0
         self.carried: dict[str, Carried] = {}  # by variables; empty until all slots are filled
         self.depth = self.recorder.native_depth
         self.is_nested = interpreter.loops_around > 0
@@ -445,6 +445,9 @@ class LoopRun:
             if around is not None:
                 around.update({**self.contents_before, **around})
         way = WAYS.index(named)
+        if way == RAISES:
+            recorder.stop("raised", f"{type(values[-1]).__name__} in a step of the loop at {self.line}")
+            values[-1].args = self._original(values[-1].args, self._originals(stand_ins), set())
         if recorder.stopped:
             return self._go_on(way, values, stand_ins)
         left = {name: place.value(recorder) for name, place in self.places.items()}
@@ -965,6 +968,9 @@ class LoopRun:
                 result[name] = put_together(None, form, iter([self._value(k, known) for k in slots]))
             else:
                 result[name] = self.recorder.stands_for(plain(x))
+        for k, slot in enumerate(self.tree.slots[: len(self.arrays)] if self.made else ()):
+            if slot.key[0] == "variable" and len(slot.key) == 2:  # of a variable that each step assigns to
+                result.setdefault(str(slot.key[1]), self._value(k, known))
         return result
 
     def _plain_result(self, way: int) -> Any:

@@ -15,10 +15,14 @@ that runs the steps (capture/branching_loops.py).
 
 The loops are those around given lines, from the outermost one inwards: a step is outlined in its turn when it is called.  The
 conditions are those of pieces.py, whose analysis of live variables this one uses.  The condition of a `while` loop becomes a part
-of its body.  A list that steps append one item to, and that nothing before or in the loop looks at, is no variable of the step:
-the step returns the item, and the items are put into the list after the loop.
+of its body; where it does not hold, and the loop has an `else`, the step ends in another way than by `break`.  A list that steps
+append one item to, and that nothing before or in the loop looks at, is no variable of the step: the step returns the item, and the
+items are put into the list after the loop.
 
-Not outlined: a `while` loop with `else`, and what pieces.py refuses."""
+A step of a loop in a `try` returns the error that it raises, and what its variables hold then, UNBOUND for those that it has not
+assigned to.  The variables get these values where the loop was, and the error is raised there again.
+
+Not outlined: what pieces.py refuses, but for loops in a `try`."""
 
 from __future__ import annotations
 
@@ -53,14 +57,28 @@ from tracejit.capture.syntax.pieces import (
     outermost_loops,
     set_location,
 )
+from tracejit.capture.syntax.scopes import names_stored_by
 from tracejit.capture.syntax.tree_walk import walk
 from tracejit.core.weak_table import WeakTable
 
-__all__ = ["NO_STEP", "STRICT_ZIP", "WAYS", "WHILE", "OutlinedFunction", "OutlinedLoop", "convert_outlined", "is_step"]
+__all__ = [
+    "ENDS",
+    "NO_STEP",
+    "RAISES",
+    "STRICT_ZIP",
+    "WAYS",
+    "WHILE",
+    "OutlinedFunction",
+    "OutlinedLoop",
+    "convert_outlined",
+    "is_step",
+]
 
-WAYS: Final = ("continues", "breaks", "returns")
+ENDS, RAISES = 3, 4
+"""How a step has ended where the condition of a `while` loop does not hold, and where it has raised an error; and see pieces.py."""
+WAYS: Final = ("continues", "breaks", "returns", "ends", "raises")
 """What a step returns for the ways in which it ends: texts, which are part of a path, and no numbers that it computes."""
-NO_STEP: Final = 3
+NO_STEP: Final = 5
 """How a loop has ended that had no step."""
 WHILE: Final = "while"
 """The pattern of a `while` loop, which has no header."""
@@ -72,16 +90,19 @@ _ELEMENT: Final = f"{OUTLINED}element__"
 _WAY: Final = f"{OUTLINED}way__"
 _VALUES: Final = f"{OUTLINED}values__"
 _ITEM: Final = f"{OUTLINED}item_"
+_ERROR: Final = f"{OUTLINED}error__"
 _SUSPENDING: Final = (ast.Yield, ast.YieldFrom, ast.Await)
 
 
 @dataclass(frozen=True, slots=True)
 class OutlinedLoop:
-    """A loop and its step.  code: of the step, a function of the element (if the loop has elements) and of the variables
-    `live_ins`; it returns (one of WAYS, (values of `live_outs`, items)).  items: number of lists that steps append an item to.
-    read_after: the variables among `live_outs` that are read after the loop, too.  has_elements: whether it is a `for` loop.
-    branches: whether it is around one of the lines; other loops in steps are outlined in case that values decide how many steps they
-    have.  line: of its header."""
+    """A loop and its step.
+
+    code: of the step, a function of the element (if the loop has elements) and of the variables `live_ins`; it returns (one of WAYS,
+    (values of `live_outs`, items)), with the error behind these if it has raised one.  items: number of lists that steps append an item
+    to.  read_after: the variables among `live_outs` that are read after the loop, too.  has_elements: whether it is a `for` loop.
+    is_watched: whether it is in a `try`, or in a `with` that may swallow errors.  branches: whether it is around one of the lines; other
+    loops in steps are outlined in case that values decide how many steps they have.  line: of its header."""
 
     code: CodeType
     live_ins: tuple[str, ...]
@@ -89,6 +110,7 @@ class OutlinedLoop:
     items: int
     read_after: frozenset[str]
     has_elements: bool
+    is_watched: bool
     branches: bool
     line: int
 
@@ -161,12 +183,15 @@ class _Loop:
         self.node = located.node
         self.names = names
         self.unbound: list[str] = []  # live-in variables that may have no value
+        self.is_watched = False
 
     def outlined(self, number: int) -> OutlinedLoop | None:
         """The loop as the `number`-th one of the function, whose statement is replaced; None, and nothing is changed, if that is
         not possible."""
         loop = self.loop
-        if isinstance(loop, ast.While) and loop.orelse:
+        outliner = Outliner(self.code, self.located, self.names)
+        self.is_watched = outliner.is_watched(loop)
+        if self.is_watched and self._returns_through_finally():
             return None
         body, lists = self._body()
         before = loop.body, getattr(loop, "target", None)
@@ -174,9 +199,8 @@ class _Loop:
         if isinstance(loop, ast.For):
             loop.target = ast.copy_location(ast.Name(_ELEMENT, ast.Store()), loop.target)
         try:
-            outliner = Outliner(self.code, self.located, self.names)
             later = self._read_after()
-            given, left, self.unbound = outliner.live_names_of_loop(loop, later)
+            given, left, self.unbound = outliner.live_names_of_loop(loop, later, passes_errors=True)
             given = [name for name in given if name != _ELEMENT]
             left = [name for name in left if name not in lists.values() and name != _ELEMENT]
             step = self._step(body, given, left, list(lists))
@@ -185,7 +209,8 @@ class _Loop:
             if isinstance(loop, ast.For):
                 loop.target = before[1]  # type: ignore[assignment]
             return None
-        self._replace(number, given, left, lists)
+        lost = names_stored_by(body) & outliner.local - {*left, *lists}
+        self._replace(number, given, left, lists, lost)
         return OutlinedLoop(
             step,
             tuple(given),
@@ -193,9 +218,16 @@ class _Loop:
             len(lists),
             frozenset(later) & {*left},
             isinstance(loop, ast.For),
+            self.is_watched,
             self.branches,
             loop.lineno,
         )
+
+    def _returns_through_finally(self) -> bool:
+        """Whether a step may return while a `finally` looks at variables that it has assigned to."""
+        tries = [x for x in walk(self.node) if isinstance(x, ast.Try | ast.TryStar) and x.finalbody]
+        returns = any(isinstance(part, ast.Return) for statement in self.loop.body for part in _own_statements(statement))
+        return returns and any(part is self.loop for x in tries for part in walk(x))
 
     def _body(self) -> tuple[list[ast.stmt], dict[str, str]]:
         """(the body of the step; variable of an item -> the list that it is appended to)."""
@@ -218,7 +250,8 @@ class _Loop:
         elif not (isinstance(loop.test, ast.Constant) and loop.test.value):
             test = loop.test
             negated = ast.copy_location(ast.UnaryOp(ast.Not(), test), test)
-            first = ast.If(negated, [ast.copy_location(ast.Break(), test)], [])
+            ended = _Ends() if loop.orelse else ast.Break()
+            first = ast.If(negated, [ast.copy_location(ended, test)], [])
             body.insert(0, ast.copy_location(first, test))
         return body, lists
 
@@ -266,7 +299,7 @@ class _Loop:
         name, loop = growth.name, self.loop
         if sum(len(name_uses(name, part)) for part in loop.body) != 1 or name_uses(name, growth.item):
             return None
-        leaving = (ast.Break, ast.Continue, ast.Return, ast.Raise)
+        leaving = (ast.Break, ast.Continue, ast.Return, *([] if self.is_watched else [ast.Raise]))
         if any(isinstance(part, leaving) for statement in loop.body for part in _own_statements(statement)):
             return None
         made = [x for part in walk(self.node) for x in names_of_new_lists(part)]
@@ -280,9 +313,14 @@ class _Loop:
         loop = self.loop
         assert isinstance(self.node, ast.FunctionDef)
         values = ast.Tuple([ast.Name(x, ast.Load()) for x in (*left, *items)], ast.Load())
-        rewriter = ExitRewriter(values, [_marked_unbound(x) for x in self.unbound if x in left], WAYS)
+        rewriter = _StepRewriter(values, [_marked_unbound(x) for x in self.unbound if x in left], WAYS)
         unbound = [_unbound_again(x) for x in self.unbound]
-        ended = [*unbound, *rewriter.body(copy.deepcopy(body)), *rewriter.exit(CONTINUES)]
+        ended: list[ast.stmt] = [*rewriter.body(copy.deepcopy(body)), *rewriter.exit(CONTINUES)]
+        if self.is_watched:
+            with_error = ast.Tuple([*values.elts, ast.Name(_ERROR, ast.Load())], ast.Load())
+            raised = ExitRewriter(with_error, list(map(_marked_unbound, (*left, *items))), WAYS).exit(RAISES)
+            ended = [ast.Try(ended, [ast.ExceptHandler(ast.Name("BaseException", ast.Load()), _ERROR, raised)], [], [])]
+        ended = [*unbound, *ended]
         taken = [*([_ELEMENT] if isinstance(loop, ast.For) else []), *given]
         arguments = ast.arguments([], [ast.arg(x) for x in taken], None, [], [], None, [])
         function = ast.FunctionDef(self.node.name, arguments, ended, [], None)
@@ -293,8 +331,27 @@ class _Loop:
         _steps[code] = True
         return code
 
-    def _replace(self, number: int, given: Sequence[str], left: Sequence[str], lists: dict[str, str]) -> None:
-        """Replace the statement by a call of the entry point, and statements that store what it gives."""
+    def _raised_again(self, left: Sequence[str], lists: dict[str, str]) -> list[ast.stmt]:
+        """Statements that give variables what a step has left in them, put items into lists, and raise the error that it has raised."""
+        statements: list[ast.stmt] = [
+            PlainIf(
+                ast.Compare(_item_of_values(k), [ast.IsNot()], [ast.Constant(UNBOUND)]),
+                [ast.Assign([ast.Name(x, ast.Store())], _item_of_values(k))],
+                [],
+            )
+            for k, x in enumerate((*left, *lists, _ERROR))
+        ]
+        statements += [_extended(name, item) for item, name in lists.items()]
+        unused = (_VALUES, *lists, _ERROR)
+        forgotten: list[ast.stmt] = [ast.Assign([ast.Name(x, ast.Store())], ast.Constant(None)) for x in unused]
+        raised = PlainTry([ast.Raise(ast.Name(_ERROR, ast.Load()))], [], [], forgotten)
+        return [*statements, *[_unbound_again(x) for x in self.unbound], raised]
+
+    def _replace(
+        self, number: int, given: Sequence[str], left: Sequence[str], lists: dict[str, str], lost: Collection[str]
+    ) -> None:
+        """Replace the statement by a call of the entry point, and statements that store what it gives.  lost: other variables that steps
+        assign to; they stay variables of the function, where code before the loop names them."""
         loop = self.loop
         pattern, parts = (WHILE, []) if isinstance(loop, ast.While) else _pattern(loop.iter)
         header = ast.Tuple(parts, ast.Load())
@@ -312,24 +369,46 @@ class _Loop:
         leaves = any(isinstance(part, ast.Return) for statement in loop.body for part in _own_statements(statement))
         if leaves:
             statements.append(if_way(RETURNS, [ast.Return(ast.Name(_VALUES, ast.Load()))]))
+        if self.is_watched:
+            statements.append(if_way(RAISES, self._raised_again(left, lists)))
         stores: list[ast.stmt] = []
         if left or lists:
             targets: list[ast.expr] = [ast.Name(x, ast.Store()) for x in (*left, *lists)]
             stores.append(ast.Assign([ast.Tuple(targets, ast.Store())], ast.Name(_VALUES, ast.Load())))
-        for item, name in lists.items():
-            extend = ast.Call(ast.Name(EXTENDED_LIST, ast.Load()), [ast.Name(name, ast.Load()), ast.Name(item, ast.Load())], [])
-            stores.append(ast.Expr(extend))
+        stores += [_extended(name, item) for item, name in lists.items()]
         if lists:
             stores.append(ast.Assign([ast.Name(x, ast.Store()) for x in lists], ast.Constant(None)))
         if stores:
             statements.append(if_way(NO_STEP, stores, equal=False))
         statements += [_unbound_again(x) for x in self.unbound]
         statements.append(ast.Assign([ast.Name(_VALUES, ast.Store())], ast.Constant(None)))  # so that it keeps nothing alive
+        assigned: list[ast.stmt] = [ast.Assign([ast.Name(x, ast.Store())], ast.Constant(None)) for x in sorted(lost)]
+        statements += [PlainIf(ast.Constant(False), assigned, [])] if assigned else []
         if loop.orelse:
             statements.append(if_way(BREAKS, loop.orelse, equal=False))
         for statement in statements:
             set_location(statement, loop)
         _replace_statement(self.node, loop, statements)
+
+
+def _extended(name: str, items: str) -> ast.stmt:
+    """A statement that puts items into a list."""
+    return ast.Expr(ast.Call(ast.Name(EXTENDED_LIST, ast.Load()), [ast.Name(name, ast.Load()), ast.Name(items, ast.Load())], []))
+
+
+def _item_of_values(k: int) -> ast.expr:
+    return ast.Subscript(ast.Name(_VALUES, ast.Load()), ast.Constant(k), ast.Load())
+
+
+class _Ends(ast.Break):
+    """The end of a `while` loop whose condition does not hold, as a statement of its step."""
+
+
+class _StepRewriter(ExitRewriter):
+    """Replaces what ends a step, too, besides what ends a body."""
+
+    def generic_visit(self, node: ast.AST) -> Any:
+        return self.exit(ENDS, at=node) if isinstance(node, _Ends) else super().generic_visit(node)
 
 
 def _pattern(header: ast.expr) -> tuple[Any, list[ast.expr]]:
