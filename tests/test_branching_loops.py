@@ -888,6 +888,21 @@ def test_a_loop_in_a_try_is_one_node_and_the_handler_sees_what_a_step_raises(fun
     assert min(loops_of_paths(compiled)) >= 1, compiled.explain()
 
 
+def test_a_loop_in_a_try_that_no_node_goes_over_is_as_in_eager_mode() -> None:
+    def divided(h: Any, numbers: Any) -> Any:
+        try:
+            for n in (6 / m for m in numbers):
+                h = h * 0.5 if h.sum() > n else h + T.rand(3)
+        except ZeroDivisionError:
+            return h, n
+        return h
+
+    compiled = outlined(divided)
+    for k in range(4):
+        numbers = [3, 2, 4, 1 if k % 2 else 0, 5]
+        assert_equal(outcome(divided, (normal(k, 3), numbers), k), outcome(compiled, (normal(k, 3), numbers), k))
+
+
 def test_the_policy_itself_makes_a_long_loop_in_a_try_one_node() -> None:
     compiled = T.compile(checked_in_the_function, wait=True)
     agrees(checked_in_the_function, lambda k: (normal(k, 3), 600, 99.0), compiled=compiled, calls=10)

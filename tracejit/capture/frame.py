@@ -284,10 +284,8 @@ class CaptureFrame:
         recorder = active()
         if recorder is not None:
             return recorder.calls.callee(function)
-        if type(function) is BuiltinMethodType and type(function.__self__) in (list, dict, set) and current.recorder is not None:
-            return lambda *given, **named: function(
-                *map(_real_value, given), **named
-            )  # containers may keep, or look for, objects
+        if type(function) is BuiltinMethodType and type(function.__self__) in (list, dict, set) and _is_in_step():
+            return lambda *given, **named: function(*map(_real_value, given), **named)  # it may keep, or look for, an object
         return function
 
     def callee_with_mapping(self, function: Any, site: int) -> Any:
@@ -689,11 +687,16 @@ assert _NOT_ISOLATED <= _ENTRY_POINTS, f"no entry points: {sorted(_NOT_ISOLATED 
 isolate_entry_points(CaptureFrame, current, _ENTRY_POINTS - _NOT_ISOLATED)
 
 
+def _is_in_step() -> bool:
+    """Whether variables may hold stand-ins of steps of a loop."""
+    return current.recorder is not None and bool(current.recorder.loop_stand_ins)
+
+
 def _real_value(value: Any) -> Any:
     """`value` as a plain value, where it matters which object it is: the recording may have stopped in a step of a loop, whose variables
     still hold stand-ins."""
     value = plain_value(value)
-    if current.recorder is None or not current.recorder.loop_stand_ins:
+    if not _is_in_step():
         return value
     real = current.recorder.stands_for(value)
     if type(real) is tuple:
