@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -474,7 +476,7 @@ def printed(x: Any, steps: int) -> Any:
 def attribute(x: Any, steps: int) -> Any:
     for _ in range(steps):
         x = x * 0.5 if x.sum() > 1 else x + 1
-        BOX.total = x
+        setattr(BOX, "total" if len(x) else "none", x)
     return x
 
 
@@ -532,9 +534,9 @@ def decomposes(x: Any, steps: int) -> Any:
     return x
 
 
-def over_a_list(x: Any, steps: int) -> Any:
-    for y in [x, x + 1, x - 1] * steps:
-        x = x * 0.5 if x.sum() > 1 else x + y.abs() + 0.1
+def over_a_dictionary(x: Any, steps: int) -> Any:
+    for k in dict.fromkeys(range(steps)):
+        x = x * 0.5 if x.sum() > 1 else x + k
     return x
 
 
@@ -697,7 +699,7 @@ REFUSED: dict[Any, str] = {
     texts: "'last' is another str after each step",
     shapes: "'x' holds other kinds of things after some steps",
     view_of_a_row: "a step leaves a view of what it was given",
-    over_a_list: "it goes over neither a range nor a tensor",
+    over_a_dictionary: "it goes over neither a range, nor a tensor, nor a list or tuple",
     decomposes: "a step has NumPy or SciPy compute pinv",
     items_and_variables: "an item of a list that is more than joined is a variable, too",
 }  # fmt: skip
@@ -798,7 +800,7 @@ def test_a_function_of_which_one_loop_is_refused_has_no_loop_that_is_lost() -> N
         for _ in range(steps):
             x = x * 0.5 if x.sum() > 1 else x + 1
         for _ in range(steps):
-            BOX.total = x
+            SEEN[:] = [x]
             x = x * 0.25 if x.sum() > 1 else x + 1
         return x
 
@@ -806,6 +808,105 @@ def test_a_function_of_which_one_loop_is_refused_has_no_loop_that_is_lost() -> N
     for k in range(4):
         assert_equal(outcome(two, (normal(k, 2), 9), k), outcome(compiled, (normal(k, 2), 9), k), exact=True)
     assert "outlined_loop" in messages(compiled)
+
+
+# -- loops in `try`, and those with `else`
+def reaches(h: Any, bound: float) -> Any:
+    steps = 0
+    while h.sum() < bound:
+        h = h * 1.5 if h.sum() > 1 else h + 0.4
+        steps += 1
+        if steps > 12:
+            break
+    else:
+        return h, -steps
+    return h, steps
+
+
+def checked_in_the_function(h: Any, n: int, limit: float) -> Any:
+    last, seen = h, []
+    try:
+        for k in range(n):
+            last = h
+            h = h * 0.5 if h.sum() > 1 else h + T.rand(3)
+            seen.append(h * 2)
+            if h.sum() > limit:
+                raise ValueError(f"{k} is too much")
+            h = h * 1
+    except ValueError as error:
+        return h, last, k, error.args
+    return h, last, T.stack(seen)
+
+
+def suppressed(h: Any, n: int, limit: float) -> Any:
+    with contextlib.suppress(IndexError):
+        for _ in range(n):
+            h = h * 0.5 if h.sum() > 1 else h + T.rand(3)
+            part = h[3] if h.sum() > limit else h[0]
+            h = h + part * 0.1
+    return h
+
+
+def retried(h: Any, n: int, limit: float) -> Any:
+    tries = 0
+    for _ in range(4):
+        try:
+            while True:
+                h = h * 0.5 if h.sum() > 1 else h + T.rand(3)
+                tries += 1
+                if h.sum() > limit:
+                    raise ArithmeticError
+                if tries % n == 0:
+                    break
+        except ArithmeticError:
+            h = h * 0.1
+        else:
+            h = h + 0.5
+    return h, tries
+
+
+def test_a_while_loop_with_else_is_one_node() -> None:
+    agrees(reaches, lambda k: (normal(k, 3).abs(), 4 + k % 3 * 40.0), recordings=4, calls=20)
+
+
+@pytest.mark.parametrize("function", [checked_in_the_function, suppressed, retried], ids=lambda f: f.__name__)
+def test_a_loop_in_a_try_is_one_node_and_the_handler_sees_what_a_step_raises(function: Any) -> None:
+    def given(k: int) -> tuple[Any, ...]:
+        return normal(k, 3), 9, 99.0 if k not in (5, 8, 9) else 1.2
+
+    compiled, served = outlined(function), []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for k in range(16):
+            before = compiled.stats.compiled_calls
+            assert_equal(outcome(function, given(k), k), outcome(compiled, given(k), k))
+            served.append(compiled.stats.compiled_calls > before)
+    assert sum(served) >= 9 and served[-1] and not {5, 8, 9} & {k for k, x in enumerate(served) if x}, (
+        served,
+        compiled.explain(),
+    )
+    assert min(loops_of_paths(compiled)) >= 1, compiled.explain()
+
+
+def test_a_loop_in_a_try_that_no_node_goes_over_is_as_in_eager_mode() -> None:
+    def divided(h: Any, numbers: Any) -> Any:
+        try:
+            for n in (6 / m for m in numbers):
+                h = h * 0.5 if h.sum() > n else h + T.rand(3)
+        except ZeroDivisionError:
+            return h, n
+        return h
+
+    compiled = outlined(divided)
+    for k in range(4):
+        numbers = [3, 2, 4, 1 if k % 2 else 0, 5]
+        assert_equal(outcome(divided, (normal(k, 3), numbers), k), outcome(compiled, (normal(k, 3), numbers), k))
+
+
+def test_the_policy_itself_makes_a_long_loop_in_a_try_one_node() -> None:
+    compiled = T.compile(checked_in_the_function, wait=True)
+    agrees(checked_in_the_function, lambda k: (normal(k, 3), 600, 99.0), compiled=compiled, calls=10)
+    assert not compiled.reasons, compiled.explain()
 
 
 def read_before_written(xs: Any) -> Any:

@@ -86,8 +86,8 @@ def test_what_the_page_says_of_other_loops_happens(row: tuple[str, str, str]) ->
 
 
 AROUND = {
-    "a try": "try:\n        {loop}\n    except ValueError:\n        pass\n    return h",
     "a generator": "def steps(h):\n        {loop}\n            yield h\n    for h in steps(h):\n        pass\n    return h",
+    "a finally": "try:\n        {loop}\n            if h.sum() > 99: return h\n    finally:\n        box.h = h\n    return h",
     "a nested function": "def grow():\n        nonlocal h\n        h = h + rand(())\n    {loop}\n    return h",
 }
 

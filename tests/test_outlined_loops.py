@@ -270,10 +270,7 @@ def test_in_a_loop_around_what_follows_the_loop_comes_before_it_too(after: str, 
 @pytest.mark.parametrize(
     "body",
     [
-        "    while n:\n        n -= 1\n    else:\n        n = 5\n    return n",
         "    for x in xs:\n        yield x",
-        "    try:\n        for x in xs:\n            n += x\n    except ValueError:\n        pass\n    return n",
-        "    with suppress(ValueError):\n        for x in xs:\n            n += x\n    return n",
         "    global TOTAL\n    for x in xs:\n        TOTAL = x",
         "    for x in xs:\n        global TOTAL\n        TOTAL = x",
         "    for x in xs:\n        n += x\n        del x\n    return n",
@@ -363,14 +360,58 @@ def test_where_a_loop_cannot_be_outlined_one_in_it_may_be() -> None:
 def f(xs, n):
     while n:
         n -= 1
+        m = n
         for x in xs:
             if x > n:
                 n = n - x
-    else:
-        n = -1
+        del m
     return n
 """)
-    assert loop.line == 5
+    assert loop.line == 6
+
+
+def test_the_end_of_a_while_loop_is_no_break_where_that_matters() -> None:
+    (plain,) = loops_of("def f(n):\n    while n > 3:\n        n -= 1\n        if n == 5: break\n    return n\n")
+    (with_else,) = loops_of(
+        "def f(n):\n    while n > 3:\n        n -= 1\n        if n == 5: break\n    else:\n        n = 0\n    return n\n"
+    )
+    steps = [FunctionType(loop.code, {}) for loop in (plain, with_else)]
+    assert [step(3) for step in steps] == [("breaks", (3,)), ("ends", (3,))]
+    assert [step(6) for step in steps] == [("breaks", (5,)), ("breaks", (5,))]
+
+
+@pytest.mark.parametrize("around", ["try:", "with suppress(ValueError):"])
+def test_a_step_whose_error_may_be_caught_returns_it_with_its_variables(around: str) -> None:
+    after = "    except ValueError:\n        pass\n" if around == "try:" else ""
+    function = defined(f"""
+def f(xs, n):
+    {around}
+        for x in xs:
+            n = n + x
+            if n > 5:
+                raise ValueError(n)
+            m = n
+{after}    return n, m
+""")
+    form = outlined(function)
+    assert form is not None and form.loops[0].is_watched
+    step = FunctionType(form.loops[0].code, {})
+    assert step(1, 2) == ("continues", (3, 3))
+    way, (m, n, error) = step(4, 2)
+    assert (way, n, type(error), error.args) == ("raises", 6, ValueError, (6,)) and m is not None
+    assert not loops_of("def f(xs):\n    for x in xs:\n        y = x\n    return y\n")[0].is_watched
+
+
+def test_a_step_that_returns_through_a_finally_is_not_outlined() -> None:
+    text = "def f(xs, n):\n    try:\n        for x in xs:\n            n += x\n            {}\n    finally:\n        print(n)\n"
+    assert not loops_of(text.format("if n > 3: return n")) and loops_of(text.format("if n > 3: break"))
+
+
+def test_a_variable_that_only_a_step_assigns_to_is_none_of_the_globals() -> None:
+    function = defined("def f(xs, n):\n    if n:\n        return k\n    for k in xs:\n        n += k\n    return n\n", k=99)
+    made, loops = running(function)
+    assert len(loops) == 1 and outcome(made, [1, 2], 0) == ("gives", 3)
+    assert outcome(made, [1], 1) == outcome(function, [1], 1)
 
 
 def test_an_outlined_form_is_made_once() -> None:
@@ -381,6 +422,58 @@ def test_an_outlined_form_is_made_once() -> None:
 
 # -- the same function
 PROGRAMS = {
+    "an error in the middle of a step": (
+        """
+def f(xs):
+    total, seen, last = 0, [], None
+    try:
+        for k, x in enumerate(xs):
+            last = x
+            total += 6 // x
+            seen.append(x)
+            y = total
+    except ZeroDivisionError as error:
+        return total, seen, last, k, error.args
+    finally:
+        total += 100
+    return total, seen, last, y
+""",
+        [[1, 2], [2, 0, 3], [0]],
+    ),
+    "an error of what the loop goes over": (
+        """
+def f(xs):
+    total = 0
+    for _ in range(2):
+        try:
+            for x in map(lambda x: 6 // x, xs):
+                total += x
+                if total > 20: break
+            else:
+                total += 1000
+        except ZeroDivisionError:
+            total += x * 100
+    return total
+""",
+        [[1, 2], [2, 3, 0, 4], [], [1, 1, 1, 1]],
+    ),
+    "a while loop with else": (
+        """
+def f(xs):
+    n, found = 0, []
+    while (x := xs[n] if n < len(xs) else 9) < 7:
+        n += 1
+        if x == 5:
+            break
+        if x == 3:
+            continue
+        found.append(x)
+    else:
+        found.append(-x)
+    return n, found
+""",
+        [[1, 2], [1, 3, 5, 6], [3, 8, 1], []],
+    ),
     "no steps": (
         """
 def f(xs):

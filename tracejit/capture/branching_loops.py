@@ -21,7 +21,7 @@ Nested loops are nodes of the path of a step, with a tree of their own; runs of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import FunctionType
@@ -32,6 +32,9 @@ import numpy as np
 from tracejit.capture.appended_items import AppendedItems
 from tracejit.capture.call_sites import user_line
 from tracejit.capture.defects import stop_for_defect
+from tracejit.capture.gathered_items import GatheredItems
+from tracejit.capture.handlers.base import ABSENT
+from tracejit.capture.handlers.effects import MethodCall
 from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.handlers.symbols import is_symbolic
 from tracejit.capture.loop_emission import LoopResults, emit_loop, room_for
@@ -52,6 +55,7 @@ from tracejit.capture.path_tree import (
 )
 from tracejit.capture.path_walk import PathWalk
 from tracejit.capture.python_steps import elements_without_end, plain_elements, run_steps
+from tracejit.capture.snapshots import Snapshot
 from tracejit.capture.step_elements import Elements, header_value, step_elements
 from tracejit.capture.step_paths import (
     HOLDS_STATE,
@@ -62,16 +66,18 @@ from tracejit.capture.step_paths import (
     carried_form,
     check_tensor,
     describe_path,
+    is_carried_or_constant,
     number_tensor,
     number_value,
     put_together,
     reachable,
     variable_keys,
 )
+from tracejit.capture.step_places import StepPlace, places_of_step
 from tracejit.capture.steps_on_tape import StepsOnTape
 from tracejit.capture.syntax.loops import UNBOUND
-from tracejit.capture.syntax.outlined_loops import NO_STEP, WAYS, WHILE, OutlinedLoop
-from tracejit.capture.syntax.pieces import BREAKS, CONTINUES, RETURNS
+from tracejit.capture.syntax.outlined_loops import NO_STEP, RAISES, WAYS, WHILE, OutlinedLoop
+from tracejit.capture.syntax.pieces import CONTINUES, RETURNS
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FROM_NUMPY, int64
 from tracejit.core.floating import quietly
@@ -125,10 +131,11 @@ def run_outlined_loop(
     run = LoopRun(interpreter, loop, step, variables, lists)
     recorder.native_depth += 1  # Python code that runs from here on is not the program's, but for steps
     try:
-        if run.begin(pattern, header) and run.is_worth_a_node():
+        why = run.begin(pattern, header)
+        if not why and run.is_worth_a_node():
             return run.steps()
         if loop.branches and not run.is_nested:
-            return run.refuse_elements(plain_elements(pattern, header))
+            return run.refuse_elements(plain_elements(pattern, header), why)
     finally:
         recorder.native_depth = run.depth
     iterable = header_value(pattern, iter(header), lambda f, given, named: recorder.calls.call(f, tuple(given), named))
@@ -155,9 +162,13 @@ class LoopRun:
         self.variables = variables
         self.line = user_line()
         self.elements: Elements | None = None
+        self.gathered = GatheredItems(interpreter)
+        self.places: dict[str, StepPlace] = {}
+        self.held: dict[str, Any] = {}  # what these hold in Python where slots are filled
+        self.entered_values: dict[str, Any] = {}  # what the step that runs found in them
         self.element: Any = None  # the number of the next step's
         self.trips: TripCount | None = None
-        self.first = self.restarts = 0
+        self.first = self.restarts = self.made = 0
         self.carried: dict[str, Carried] = {}  # by variables; empty until all slots are filled
         self.depth = self.recorder.native_depth
         self.is_nested = interpreter.loops_around > 0
@@ -188,18 +199,20 @@ class LoopRun:
             recorder.native_depth = depth
 
     # -- what the loop goes over
-    def begin(self, pattern: Any, header: tuple[Any, ...]) -> bool:
-        """Note what the loop goes over.  False where it cannot be what a node goes over."""
+    def begin(self, pattern: Any, header: tuple[Any, ...]) -> str:
+        """Note what the loop goes over.  Returns why it cannot be what a node goes over; "" if it can."""
         if pattern == WHILE:
-            return True
-        self.elements = elements = step_elements(
-            self.recorder, pattern, iter(header), self.loop.items > 0 or not self.loop.branches
-        )
+            return ""
+        is_counted = self.loop.items > 0 or not self.loop.branches
+        try:
+            self.elements = elements = step_elements(self.recorder, pattern, iter(header), self.gathered, is_counted)
+        except Refused as refusal:
+            return str(refusal)
         if elements is None:
-            return False
+            return "it goes over neither a range, nor a tensor, nor a list or tuple"
         self.element = elements.start
         self.trips = TripCount(elements.step, 0 if is_symbolic(elements.stop) else elements.stop)
-        return True
+        return ""
 
     def is_worth_a_node(self) -> bool:
         """Whether the steps branch, or values decide how many there are."""
@@ -249,9 +262,12 @@ class LoopRun:
         if self.trips is not None:
             slots.append(Slot(("element",), Aval((), int64), int))
             tensors.append(number_tensor(interpreter, self.element, int))
-        for name in [name for name in loop.live_ins if name in loop.live_outs]:
+        self._find_places()
+        for name in [*[name for name in loop.live_ins if name in loop.live_outs], *self.places]:
             value = self.variables[name]
             leaves: list[Any] = []
+            if name in self.places and self.places[name].only_in_place and isinstance(value, Tensor):
+                continue
             if value is UNBOUND:
                 self.unbound.add(name)
                 continue
@@ -264,7 +280,7 @@ class LoopRun:
                 slots.append(slot)
                 tensors.append(tensor)
         key, joined = (self.function.__code__, loop.line), [is_joined for _, is_joined in self.lists]
-        self.tree = PathTree(key, slots, self.trips, self.count, loop.read_after, joined, self.is_nested)
+        self.tree = PathTree(key, slots, self.trips, self.count, self.read_after, joined, self.is_nested)
         if self.elements is not None and self.trips is not None and is_symbolic(self.elements.stop):
             value = number_value(interpreter, self.elements.stop)
             self.tree.trips = TripCount(self.trips.step, self.tree.shared_place(value, (interpreter.avals[value], False)))
@@ -381,9 +397,27 @@ class LoopRun:
             guarded = recorder.numbers_guarded()
             states = {id(x): interpreter.values[id(x)] for x in (*self._drawn_from(), *self.states.values())}
             stand_ins = self._stand_ins()
+        except Exception as error:
+            stop_for_defect(recorder, error)
+            return self._steps_in_python(self._remaining(done=False))
+        recorder.before_end.append(partial(self._hand_over_stored, stand_ins))
+        try:
+            return self._recorded(outer, stand_ins, states, guarded)
+        finally:
+            recorder.before_end.pop()
+
+    def _recorded(
+        self, outer: RecordingPoint, stand_ins: list[Tensor], states: dict[int, int], guarded: frozenset[Any]
+    ) -> tuple[int, Any] | None:
+        """Make a step that is given these stand-ins."""
+        interpreter, recorder = self.interpreter, self.recorder
+        try:
             begin = RecordingPoint.of(interpreter)
             live_ins = [interpreter.values[id(x)] for x in stand_ins]
-            before = reachable(recorder, self.function, self.fixed.values())
+            self._enter_places(stand_ins)
+            entered = interpreter.journal.mark()
+            before = self.reachable()
+            self.gathered.stand_ins.clear()
             given = self._arguments(stand_ins)
         except Exception as error:
             stop_for_defect(recorder, error)
@@ -394,8 +428,11 @@ class LoopRun:
         self.contents_before.clear()
         try:
             named, values = self.step(*given)
-        except BaseException:
+        except BaseException as error:
             recorder.stop("outlined_loop", f"the loop at {self.line}: a step has raised an error")
+            originals = self._originals(stand_ins)
+            self._hand_over_states(stand_ins, originals)
+            error.args = self._original(error.args, originals, set())
             raise
         finally:
             interpreter.contents_before, interpreter.before_write = around, before_write
@@ -404,15 +441,19 @@ class LoopRun:
             if around is not None:
                 around.update({**self.contents_before, **around})
         way = WAYS.index(named)
+        if way == RAISES:
+            recorder.stop("raised", f"{type(values[-1]).__name__} in a step of the loop at {self.line}")
+            values[-1].args = self._original(values[-1].args, self._originals(stand_ins), set())
         if recorder.stopped:
             return self._go_on(way, values, stand_ins)
+        left = {name: place.value(recorder) for name, place in self.places.items()}
         try:
             if isinstance(before, str):
                 raise Refused(before)
-            outcome = describe_path(self, outer, begin, live_ins, way, values, before)
+            outcome = describe_path(self, begin, entered, live_ins, way, values, left, before)
             may_stay = not self.made and self.first < _MOST_FIRST and way != RETURNS and (way == CONTINUES or not self.loop.items)
             if may_stay and ((outcome.changes and way == CONTINUES) or self._reads_twice(outcome)):
-                return self._stay_outside(stand_ins, live_ins, way, values)
+                return self._stay_outside(stand_ins, live_ins, way, values, left)
             if outcome.changes:
                 raise Refused(f"{outcome.changes!r} holds other kinds of things after some steps")
             self._add_path(outcome)
@@ -425,6 +466,56 @@ class LoopRun:
             return self._go_on(way, values, stand_ins)
         self._assign(outcome)
         return self._after(way)
+
+    def _find_places(self) -> None:
+        """Find the places that steps store in: those that hold what may be carried, or what has no state."""
+        places = places_of_step(self.recorder, self.function, {name: self.variables[name] for name in self.loop.live_ins})
+        values = {name: place.read(self.recorder) for name, place in places.items()}
+        self.places = {name: place for name, place in places.items() if is_carried_or_constant(values[name])}
+        self.held = {name: place.held() for name, place in self.places.items()}
+        self.variables.update({name: values[name] for name in self.places})
+
+    @property
+    def read_after(self) -> Collection[str]:
+        """The variables, and places, that are read after the loop."""
+        return self.loop.read_after | {*self.places}
+
+    def reachable(self) -> Snapshot | str:
+        """What a step finds besides slots, or why that cannot be compared."""
+        return reachable(self.recorder, self.function, self.fixed.values(), self.positions)
+
+    def reachable_after(self, in_places: Mapping[str, Any]) -> Snapshot | str:
+        """The same after the step, where places hold what they did before it.  in_places: what they hold."""
+        own = {name: place for name, place in self.places.items() if not self.recorder.is_outside(place.owner)}
+        for name, place in own.items():
+            place.enter(self.recorder, self.entered_values[name])
+        try:
+            return self.reachable()
+        finally:
+            for name, place in own.items():
+                place.enter(self.recorder, in_places[name])
+
+    @property
+    def positions(self) -> set[int]:
+        """The positions of the stores in places among the effects."""
+        return self.recorder.effects.positions_of([place.target for place in self.places.values()])
+
+    def _enter_places(self, stand_ins: Sequence[Tensor]) -> None:
+        """Have the step find stand-ins in its places."""
+        self._restore_places()
+        self.entered_values = {}
+        for name, place in self.places.items():
+            value = self.variables[name]
+            if name in self.carried:
+                form, slots = self.carried[name]
+                value = put_together(self.recorder, form, iter([self._given(k, stand_ins[k]) for k in slots]))
+            self.entered_values[name] = value
+            place.enter(self.recorder, value)
+
+    def _restore_places(self) -> None:
+        """Have places hold what they did before the loop: later guards on contents refer to that."""
+        for name, place in self.places.items():
+            place.put(self.held[name])
 
     def _reads_twice(self, outcome: StepOutcome) -> bool:
         """Whether a step reads a tensor that requires grad both as what it is given and from before the loop, or has it in two slots:
@@ -581,10 +672,11 @@ class LoopRun:
                 column.append((array, number))
 
     def _stay_outside(
-        self, stand_ins: Sequence[Tensor], live_ins: Sequence[int], way: int, values: Sequence[Any]
+        self, stand_ins: Sequence[Tensor], live_ins: Sequence[int], way: int, values: Sequence[Any], in_places: Mapping[str, Any]
     ) -> tuple[int, Any] | None:
         """Leave the nodes of the first step where they are: stand-ins become what they stand for.  live_ins: the values of stand-ins
-        before the step.  way, values: what it has returned.  Returns None if there is another step, else the result of the loop."""
+        before the step.  way, values: what it has returned.  in_places: what these hold after it.  Returns None if there is another step,
+        else the result of the loop."""
         interpreter = self.interpreter
         self.first += 1
         known: dict[int, int] = {}
@@ -613,7 +705,9 @@ class LoopRun:
         self.variables = {**self.variables, **dict(zip(self.loop.live_outs, left, strict=True))}
         for column, more in zip(self.items.before, appended, strict=True):
             column.extend(more)
-        if way == BREAKS:
+        for name, x in in_places.items():
+            self.places[name].store(self.recorder, _replaced(x, originals))
+        if way != CONTINUES:
             return way, self.recorder.mark_created((*left,))
         if self.trips is not None:
             self.element = self.recorder.operators.binary("+", self.element, self.trips.step)
@@ -792,7 +886,7 @@ class LoopRun:
 
     def _result(self, way: int, at: dict[StepValue, Tensor], rows: Sequence[Tensor]) -> tuple[int, Any]:
         """The result of the loop."""
-        slots = self.tree.slots
+        tree, slots = self.tree, self.tree.slots
         known: dict[int, Tensor] = {}
         read = self.tree.holds_items([*self.tree.item_kinds])
         held: dict[int, Tensor] = {}
@@ -813,6 +907,11 @@ class LoopRun:
             return value
 
         by_key = {slot.key: k for k, slot in enumerate(slots)}
+        self._restore_places()
+        stored = {k for _, end in tree.all_paths() for k in end.left}
+        for name in self.places.keys() & self.carried.keys():
+            if not stored.isdisjoint(self.carried[name].slots):
+                self.places[name].store(self.recorder, self._variable(name, by_key, value_of_slot, self.recorder))
         if way == RETURNS:
             leaves = [value_of_slot(k) for key, k in by_key.items() if key[0] == "return"]
             return way, put_together(self.recorder, self.template, iter(leaves))
@@ -832,9 +931,9 @@ class LoopRun:
         self.recorder.stop("outlined_loop", f"the loop at {self.line}: {why}")
         return self._steps_in_python(self._remaining(first=True)) if way is None else (way, self._plain_result(way))
 
-    def refuse_elements(self, elements: Iterator[Any]) -> tuple[int, Any]:
+    def refuse_elements(self, elements: Iterator[Any], why: str) -> tuple[int, Any]:
         """Stop the recording, since a node cannot go over these elements, and make all steps in Python."""
-        self.recorder.stop("outlined_loop", f"the loop at {self.line}: it goes over neither a range nor a tensor")
+        self.recorder.stop("outlined_loop", f"the loop at {self.line}: {why}")
         return self._steps_in_python(elements)
 
     def _steps_in_python(
@@ -844,6 +943,8 @@ class LoopRun:
         known = {} if known is None else known
         variables = self._plain_variables(known)
         items = self.items.plain(known)
+        for name in self.places.keys() & self.carried.keys() if done is None else ():
+            self.places[name].put(variables[name])
         return self._of_program(  # type: ignore[no-any-return]
             lambda: run_steps(self.loop, self.function, elements, variables, done, items)
         )
@@ -852,9 +953,8 @@ class LoopRun:
         """Make the remaining steps in Python, after one that has ended so."""
         self.tape.fix()
         self.items.plain({})
-        originals = {id(x): k for k, x in enumerate(stand_ins)}
-        for k, x in enumerate(stand_ins):
-            self._hand_over_state(x, k)
+        originals = self._originals(stand_ins)
+        self._hand_over_states(stand_ins, originals)
         seen: set[int] = set()
         for container in [*self.recorder.created.values(), *self.variables.values()]:
             if type(container) in (list, dict):
@@ -862,7 +962,9 @@ class LoopRun:
         values = self._original(values, originals, seen)
         if way != RETURNS:
             left = len(self.loop.live_outs)
-            values = (*values[:left], *[tuple(map(plain, appended)) for appended in values[left:]])
+            appended = values[left : left + self.loop.items]
+            plain_items = [x if x is UNBOUND else tuple(map(plain, x)) for x in appended]
+            values = (*values[:left], *plain_items, *values[left + self.loop.items :])
         known: dict[int, Tensor] = {}
         for k, x in enumerate(stand_ins):
             if self.tree.is_object(k):
@@ -870,22 +972,47 @@ class LoopRun:
                 known.setdefault(self.objects[k], x if before is None else before)
         return self._steps_in_python(self._remaining(), (way, values), known)
 
-    def _hand_over_state(self, stand_in: Tensor, k: int) -> None:
-        """Give the object that a stand-in stands for what the step has changed of it besides contents."""
-        before = self.real_object(self.objects[k]) if self.tree.is_object(k) else None
-        if before is None:
-            return
+    def _originals(self, stand_ins: Sequence[Tensor]) -> dict[int, Any]:
+        """What the stand-ins of a step stand for, by their ids."""
+        of_slots = {id(x): real for x in stand_ins if (real := self.recorder.stands_for(x)) is not x}
+        return of_slots | {id(x): item for x, item in self.gathered.stand_ins}
+
+    def _hand_over_stored(self, stand_ins: Sequence[Tensor]) -> None:
+        """Put what stand-ins of a step stand for where the step has stored them outside."""
+        effects, originals, seen = self.recorder.effects, self._originals(stand_ins), set[int]()
+        for effect in effects.in_order:
+            if isinstance(effect, MethodCall) and type(effect.container) in (list, dict):
+                self._original(effect.container, originals, seen)
+        effects.replace_stored(lambda x: self._original(x, originals, seen))
+        for place in self.places.values():
+            if (held := place.held()) is not ABSENT:
+                place.put(self._original(held, originals, seen))
+
+    def _hand_over_states(self, stand_ins: Sequence[Tensor], originals: dict[int, Any]) -> None:
+        """Give the objects that stand-ins stand for what the step has changed of them besides contents."""
+        for k, x in enumerate(stand_ins):
+            if id(x) in originals:
+                is_moved = x._requires_grad != self.grads[k] or x._node is not self.tape.live_ins.get(k)
+                self._hand_over_state(x, originals[id(x)], is_moved or x._array is not self.arrays[k])
+        for x, item in self.gathered.stand_ins:
+            if type(x) is Tensor:
+                self._hand_over_state(x, item, self.gathered.is_moved(x, item))
+
+    def _hand_over_state(self, stand_in: Tensor, before: Tensor, is_moved: bool) -> None:
+        """is_moved: whether the stand-in has another memory, or another place on the tape, than before the step."""
         before.__dict__.update(vars(stand_in))
         if stand_in._grad is not None:
             before._grad = stand_in._grad
-        changed = stand_in._requires_grad != self.grads[k] or stand_in._node is not self.tape.live_ins.get(k)
-        if changed or stand_in._array is not self.arrays[k]:
+        if is_moved:
             self.interpreter.become(before, stand_in)
 
-    def _original(self, x: Any, originals: dict[int, int], seen: set[int]) -> Any:
+    def _original(self, x: Any, originals: dict[int, Any], seen: set[int]) -> Any:
         """What a stand-in stands for; a tuple without stand-ins for one with some; else `x` itself.  Lists and dictionaries that
-        stand-ins were put into get what these stand for.  seen: the ids of those that were looked through."""
+        stand-ins were put into get what these stand for.  originals: by ids of stand-ins.  seen: the ids of those that were looked
+        through."""
         kind = type(x)
+        if id(x) in originals:
+            return originals[id(x)]
         if kind is tuple:
             parts = tuple([self._original(y, originals, seen) for y in x])
             return parts if any(y is not z for y, z in zip(parts, x, strict=True)) else x
@@ -894,8 +1021,7 @@ class LoopRun:
             for key, y in list(enumerate(x) if kind is list else x.items()):
                 if (original := self._original(y, originals, seen)) is not y:
                     x[key] = original
-        before = self.real_object(self.objects[originals[id(x)]]) if id(x) in originals else None
-        return x if before is None else before
+        return x
 
     def _plain_variables(self, known: dict[int, Tensor]) -> dict[str, Any]:
         result = {}
@@ -905,12 +1031,17 @@ class LoopRun:
                 result[name] = put_together(None, form, iter([self._value(k, known) for k in slots]))
             else:
                 result[name] = self.recorder.stands_for(plain(x))
+        for k, slot in enumerate(self.tree.slots[: len(self.arrays)] if self.made else ()):
+            if slot.key[0] == "variable" and len(slot.key) == 2:  # of a variable that each step assigns to
+                result.setdefault(str(slot.key[1]), self._value(k, known))
         return result
 
     def _plain_result(self, way: int) -> Any:
         """What the loop gives, from what the slots hold."""
         known: dict[int, Tensor] = {}
         by_key = {slot.key: k for k, slot in enumerate(self.tree.slots)}
+        for name in self.places.keys() & self.carried.keys():
+            self.places[name].put(self._variable(name, by_key, lambda k: self._value(k, known)))
         if way == RETURNS:
             leaves = [self._value(k, known) for key, k in by_key.items() if key[0] == "return"]
             return put_together(None, self.template, iter(leaves))
@@ -922,5 +1053,5 @@ class LoopRun:
         the step for the element in the slots was made."""
         if self.elements is None or self.trips is None:
             return elements_without_end()
-        start = plain(self.element) if first else int(self.arrays[0]) + (self.trips.step if done else 0)
-        return map(self.elements.at, range(start, plain(self.elements.stop), self.trips.step))
+        following = plain(self.element) if first else int(self.arrays[0]) + (self.trips.step if done else 0)
+        return self.elements.remaining((following - plain(self.elements.start)) // self.trips.step)

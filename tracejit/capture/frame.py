@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import repeat
-from types import CellType
+from types import BuiltinMethodType, CellType
 from typing import Any
 
 from tracejit.capture.branching_loops import run_outlined_loop
@@ -121,11 +121,11 @@ class CaptureFrame:
 
     def store_global(self, name: str, value: Any) -> Any:
         recorder = active()
-        return plain_value(value) if recorder is None else recorder.effects.write_global(self._globals, name, value)
+        return _real_value(value) if recorder is None else recorder.effects.write_global(self._globals, name, value)
 
     def store_free(self, name: str, value: Any) -> Any:
         recorder = active()
-        return plain_value(value) if recorder is None else recorder.effects.write_cell(self._cells[name], value)
+        return _real_value(value) if recorder is None else recorder.effects.write_cell(self._cells[name], value)
 
     def importing(self, module: str, name: str | None = None) -> None:
         recorder = active()
@@ -149,7 +149,7 @@ class CaptureFrame:
         if recorder is not None:
             recorder.attributes.set_attribute(value, owner, name)
         else:
-            setattr(plain_value(owner), name, plain_value(value))
+            setattr(plain_value(owner), name, _real_value(value))
 
     def delete_attribute(self, owner: Any, name: str) -> None:
         recorder = active()
@@ -183,7 +183,7 @@ class CaptureFrame:
         if recorder is not None:
             recorder.containers.set_item(value, owner, key)
         else:
-            plain_value(owner)[plain_value(key)] = plain_value(value)
+            plain_value(owner)[plain_value(key)] = _real_value(value)
 
     def delete_item(self, owner: Any, key: Any) -> None:
         recorder = active()
@@ -233,10 +233,8 @@ class CaptureFrame:
             return plain_value(left) in plain_value(right)
         if symbol == "not in":
             return plain_value(left) not in plain_value(right)
-        left, right = plain_value(left), plain_value(right)
-        if symbol in ("is", "is not") and current.recorder is not None:  # the recording has stopped, maybe in a step of a loop
-            left, right = current.recorder.stands_for(left), current.recorder.stands_for(right)
-        return BINARY[symbol](left, right)
+        convert = _real_value if symbol in ("is", "is not") else plain_value
+        return BINARY[symbol](convert(left), convert(right))
 
     def truth(self, value: Any) -> bool:
         recorder = active()
@@ -284,7 +282,11 @@ class CaptureFrame:
     # -- calls
     def callee(self, function: Any) -> Any:
         recorder = active()
-        return function if recorder is None else recorder.calls.callee(function)
+        if recorder is not None:
+            return recorder.calls.callee(function)
+        if type(function) is BuiltinMethodType and type(function.__self__) in (list, dict, set) and _is_in_step():
+            return lambda *given, **named: function(*map(_real_value, given), **named)  # it may keep, or look for, an object
+        return function
 
     def callee_with_mapping(self, function: Any, site: int) -> Any:
         """`callee` for a call with `**mapping`.  site: the number of the call, by which `mapping` finds what is noted here:
@@ -691,6 +693,24 @@ _NOT_ISOLATED = frozenset({
 _ENTRY_POINTS = frozenset(name for name, method in vars(CaptureFrame).items() if callable(method) and not name.startswith("_"))
 assert _NOT_ISOLATED <= _ENTRY_POINTS, f"no entry points: {sorted(_NOT_ISOLATED - _ENTRY_POINTS)}"
 isolate_entry_points(CaptureFrame, current, _ENTRY_POINTS - _NOT_ISOLATED)
+
+
+def _is_in_step() -> bool:
+    """Whether variables may hold stand-ins of steps of a loop."""
+    return current.recorder is not None and bool(current.recorder.loop_stand_ins)
+
+
+def _real_value(value: Any) -> Any:
+    """`value` as a plain value, where it matters which object it is: the recording may have stopped in a step of a loop, whose variables
+    still hold stand-ins."""
+    value = plain_value(value)
+    if not _is_in_step():
+        return value
+    real = current.recorder.stands_for(value)
+    if type(real) is tuple:
+        parts = tuple(map(_real_value, real))
+        return parts if any(x is not y for x, y in zip(parts, real, strict=True)) else real
+    return real
 
 
 def _has_tensor(left: Any, right: Any) -> bool:

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.step_elements import header_value
-from tracejit.capture.syntax.outlined_loops import NO_STEP, WAYS, WHILE, OutlinedLoop
+from tracejit.capture.syntax.loops import UNBOUND
+from tracejit.capture.syntax.outlined_loops import ENDS, NO_STEP, RAISES, WAYS, WHILE, OutlinedLoop
 from tracejit.capture.syntax.pieces import BREAKS, CONTINUES, RETURNS
 
 __all__ = ["elements_without_end", "plain_elements", "run_steps"]
@@ -43,7 +44,12 @@ def run_steps(
     remaining = iter(elements)
     while True:
         if done is None:
-            element = next(remaining, _END)
+            try:
+                element = next(remaining, _END)
+            except BaseException as error:
+                if not loop.is_watched:
+                    raise
+                return RAISES, (*[variables.get(name, UNBOUND) for name in loop.live_outs], *columns, error)
             if element is _END:
                 if left or any(columns):
                     return CONTINUES, (*[left[name] for name in loop.live_outs], *columns)
@@ -54,10 +60,16 @@ def run_steps(
         way, values = done
         if way == RETURNS:
             return way, values
+        if way == RAISES:  # what the step has not assigned to is as the steps before have left it
+            *found, raised = values
+            for column, more in zip(columns, found[len(loop.live_outs) :], strict=True):
+                column += () if more is UNBOUND else more
+            found = [variables.get(name, x) if x is UNBOUND else x for name, x in zip(loop.live_outs, found, strict=False)]
+            return way, (*found, *columns, raised)
         left = dict(zip(loop.live_outs, values, strict=False))
         variables = {**variables, **left}
         for column, more in zip(columns, values[len(loop.live_outs) :], strict=True):
             column.extend(more)
-        if way == BREAKS:
+        if way in (BREAKS, ENDS):
             return way, (*left.values(), *columns)
         done = None

@@ -1,4 +1,5 @@
-"""What an outlined loop goes over: integers, rows of tensors, and `enumerate`, `zip` and `reversed` of these.
+"""What an outlined loop goes over: integers, rows of tensors, items of lists and tuples, and `enumerate`, `zip` and `reversed` of
+these.
 
 The header of a loop comes in two parts: a *pattern*, which the syntax gives, and values.  The pattern of a call of one of the builtins
 above, by its name, is (name, patterns of the arguments); its values are the callable, then those of the arguments.  The pattern of any
@@ -7,10 +8,13 @@ the values (enumerate, xs)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from tracejit.capture.gathered_items import GatheredItems, remaining_items
 from tracejit.capture.handlers.post_program import is_post_program
 from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.handlers.symbols import concretise, is_symbolic
@@ -29,12 +33,14 @@ _MOST: Final = 2**62
 @dataclass(frozen=True, slots=True)
 class Elements:
     """start, stop, step: the integers that tell one element from the next; the first two may be numbers of the program, or of the call.
-    at: the element for such an integer, a number of the program, or a plain one."""
+    at: the element for such an integer, a number of the program.  remaining: what Python's iterator gives after so many elements, where
+    nothing is recorded any more."""
 
     start: Any
     stop: Any
     step: int
     at: Callable[[Any], Any]
+    remaining: Callable[[int], Iterator[Any]]
 
     @property
     def count(self) -> int | None:
@@ -53,20 +59,25 @@ def header_value(pattern: Any, values: Iterator[Any], call: Callable[[Any, list[
     return call(function, arguments, {"strict": True} if pattern[0] == STRICT_ZIP else {})
 
 
-def step_elements(recorder: Recorder, pattern: Any, values: Iterator[Any], is_counted: bool = False) -> Elements | None:
-    """The elements of a header; None where a program cannot make them.  is_counted: whether a recording is for so many elements, and
-    no others."""
+def step_elements(
+    recorder: Recorder, pattern: Any, values: Iterator[Any], gathered: GatheredItems, is_counted: bool = False
+) -> Elements | None:
+    """The elements of a header; None where a program cannot make them.  gathered: gets what is made of lists.  is_counted: whether a
+    recording is for so many elements, and no others.  Raises Refused for a list whose items cannot be gathered."""
     if pattern is None:
-        return _rows(recorder, next(values))
+        value = next(values)
+        return _items(recorder, value, gathered) if type(value) in (list, tuple) else _rows(recorder, value)
     name, parts = pattern
     function = next(values)
     if name == "range":
         return _integers(recorder, function, [next(values) for _ in parts], is_counted)
     if name == "reversed" and parts == (None,):  # a tensor is reversed by a copy
         value = next(values)
+        if function is reversed and type(value) in (list, tuple):
+            return _items(recorder, value, gathered, is_reversed=True)
         return _rows(recorder, recorder.calls.call(function, (value,), {})) if type(value) is Tensor else None
     inner = [
-        step_elements(recorder, part, values, True) if name != "enumerate" or k == 0 else next(values)
+        step_elements(recorder, part, values, gathered, True) if name != "enumerate" or k == 0 else next(values)
         for k, part in enumerate(parts)
     ]
     is_sequence = name != "reversed" or parts[0][0] == "range"
@@ -79,7 +90,17 @@ def _rows(recorder: Recorder, value: Any) -> Elements | None:
         return None
     recorder.sizes.pin(value)
     recorder.inspect(value)
-    return Elements(0, len(value._array), 1, lambda k: recorder.containers.get_item(value, k))
+    count, at = len(value._array), partial(recorder.containers.get_item, value)
+    return Elements(0, count, 1, at, lambda done: map(at, range(done, count)))
+
+
+def _items(recorder: Recorder, value: Sequence[Any], gathered: GatheredItems, is_reversed: bool = False) -> Elements | None:
+    if recorder.stopped:
+        return None
+    count, at = gathered.gather(value)
+    if not is_reversed:
+        return Elements(0, count, 1, at, lambda done: remaining_items(value, done))
+    return Elements(count - 1, -1, -1, at, lambda done: remaining_items(value, done, backwards=count))
 
 
 def _integers(recorder: Recorder, function: Any, arguments: list[Any], is_counted: bool) -> Elements | None:
@@ -97,7 +118,7 @@ def _integers(recorder: Recorder, function: Any, arguments: list[Any], is_counte
         return None
     if any(is_post_program(x) and x._post_program.carried_tensor() is None for x in (start, stop)):
         return None
-    return Elements(start, stop, step, lambda k: k)
+    return Elements(start, stop, step, lambda k: k, lambda done: iter(range(plain(start), plain(stop), step)[done:]))
 
 
 def _counted(recorder: Recorder, function: Any, parts: list[Any]) -> Elements | None:
@@ -106,14 +127,26 @@ def _counted(recorder: Recorder, function: Any, parts: list[Any]) -> Elements | 
         return None
     add = recorder.operators.binary
     whole = _positions(recorder, inner)
-    return Elements(0, inner.count, 1, lambda k: recorder.mark_created((add("+", k, first) if first else k, whole(k))))
+    return Elements(
+        0,
+        inner.count,
+        1,
+        lambda k: recorder.mark_created((add("+", k, first) if first else k, whole(k))),
+        lambda done: enumerate(inner.remaining(done), first + done),
+    )
 
 
-def _together(recorder: Recorder, function: Any, parts: list[Any]) -> Elements | None:
+def _together(recorder: Recorder, function: Any, parts: list[Any], is_strict: bool = False) -> Elements | None:
     if function is not zip or any(part.count is None for part in parts):
         return None
     wholes = [_positions(recorder, part) for part in parts]
-    return Elements(0, min(part.count for part in parts), 1, lambda k: recorder.mark_created(tuple([at(k) for at in wholes])))
+    return Elements(
+        0,
+        min(part.count for part in parts),
+        1,
+        lambda k: recorder.mark_created(tuple([at(k) for at in wholes])),
+        lambda done: zip(*[part.remaining(done) for part in parts], strict=is_strict),
+    )
 
 
 def _backwards(recorder: Recorder, function: Any, parts: list[Any]) -> Elements | None:
@@ -121,11 +154,17 @@ def _backwards(recorder: Recorder, function: Any, parts: list[Any]) -> Elements 
     if function is not reversed or inner.count is None:
         return None
     last, whole, subtract = inner.count - 1, _positions(recorder, inner), recorder.operators.binary
-    return Elements(0, inner.count, 1, lambda k: whole(subtract("-", last, k)))
+    return Elements(
+        0,
+        inner.count,
+        1,
+        lambda k: whole(subtract("-", last, k)),
+        lambda done: islice(reversed([*inner.remaining(0)]), done, None),
+    )
 
 
 def _together_strictly(recorder: Recorder, function: Any, parts: list[Any]) -> Elements | None:
-    made = _together(recorder, function, parts)
+    made = _together(recorder, function, parts, is_strict=True)
     return made if made is not None and all(part.count == made.count for part in parts) else None
 
 

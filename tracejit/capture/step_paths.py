@@ -3,7 +3,7 @@ among them, and what the step has left in each slot."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, islice
 from types import FunctionType
@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from tracejit.capture.handlers.base import ABSENT
 from tracejit.capture.handlers.post_program import is_post_program
 from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.handlers.symbols import concretise
 from tracejit.capture.loop_steps import LIVE_IN, LOCAL, SHARED, RecordingPoint, StepNode, StepValue, describe_step
 from tracejit.capture.path_tree import LoopNode, LoopRecord, PathEnd, Slot
-from tracejit.capture.recording.journal import Topic
+from tracejit.capture.recording.journal import Mark, Topic
 from tracejit.capture.recording.selections import joined_nodes
 from tracejit.capture.snapshots import Snapshot, only_reads, outside_effects, snapshot
 from tracejit.capture.syntax.loops import UNBOUND
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
     from tracejit.capture.tensors import RecordingInterpreter
 
 __all__ = [
-    "HOLDS_STATE", "NUMBERS", "Carried", "Refused", "StepOutcome", "carried_form", "check_tensor", "describe_path", "number_tensor",
+    "HOLDS_STATE", "NUMBERS", "Carried", "Refused", "StepOutcome", "carried_form", "check_tensor", "describe_path",
+    "is_carried_or_constant", "number_tensor",
     "number_value", "put_together", "reachable", "variable_keys",
 ]  # fmt: skip
 
@@ -117,15 +119,16 @@ def number_value(interpreter: RecordingInterpreter, x: Any) -> int:
     return value
 
 
-def reachable(recorder: Recorder, step: FunctionType, fixed: Iterable[Any]) -> Snapshot | str:
-    """What a step finds besides slots, or why that cannot be compared.  fixed: the other variables that it is given."""
+def reachable(recorder: Recorder, step: FunctionType, fixed: Iterable[Any], stores: Collection[int]) -> Snapshot | str:
+    """What a step finds besides slots, or why that cannot be compared.  fixed: the other variables that it is given.  stores: the
+    positions among the effects of those in places that have slots."""
     cells = zip(step.__code__.co_freevars, step.__closure__ or (), strict=True)
     touched = [cell for name, cell in cells if name != "__class__" and not recorder.effects.is_untouched(cell)]
     try:
         around = [cell.cell_contents for cell in touched]
     except ValueError:
         return "a variable around the function has no value"
-    return snapshot(recorder, (), {}, (*fixed, *around, *outside_effects(recorder)), ())
+    return snapshot(recorder, (), {}, (*fixed, *around, *outside_effects(recorder, stores)), ())
 
 
 # -- structures
@@ -147,6 +150,11 @@ def carried_form(x: Any, leaves: list[Any]) -> Any:
         return taken_apart(x, leaves) if isinstance(x, Tensor) or type(plain(x)) in NUMBERS else None
     parts = [("constant", y) if type(y) in _PRIMITIVE else carried_form(y, leaves) for y in x]
     return None if None in parts or not leaves else (tuple, parts)
+
+
+def is_carried_or_constant(x: Any) -> bool:
+    """Whether steps may carry what a place holds, or that has no state."""
+    return type(x) in _PRIMITIVE or carried_form(x, []) is not None
 
 
 def taken_apart(x: Any, leaves: list[Any]) -> Any:
@@ -179,25 +187,38 @@ def put_together(recorder: Recorder | None, form: Any, leaves: Iterator[Any]) ->
 
 # -- paths
 def describe_path(
-    run: LoopRun, outer: RecordingPoint, begin: RecordingPoint, live_ins: Sequence[int], way: int, values: Any, before: Snapshot
+    run: LoopRun,
+    begin: RecordingPoint,
+    entered: Mark,
+    live_ins: Sequence[int],
+    way: int,
+    values: Any,
+    in_places: Mapping[str, Any],
+    before: Snapshot,
 ) -> StepOutcome:
     """What the step of a run did.
 
-    outer: the point before its stand-ins were made.  live_ins: the values of these.  way, values: what it has returned.  before: what
-    it found.  Raises Refused."""
+    begin: the point after its stand-ins were made.  entered: the mark from which on it is the program that runs.  live_ins: the values
+    of stand-ins.  way, values: what it has returned.  in_places: what its places hold (step_places.py).  before: what it found.
+    Raises Refused."""
     interpreter, slots = run.interpreter, run.tree.slots
-    after = reachable(run.recorder, run.function, run.fixed.values())
+    if any(x is ABSENT for x in in_places.values()):
+        raise Refused("a step deletes an attribute or an item")
+    after = run.reachable_after(in_places)
     if isinstance(after, str) or not after.is_unchanged_since(before):
         raise Refused("a step changes what it has not made")
-    left, appended, changes = _left_in_slots(run, way, values)
+    run.gathered.check_unchanged()
+    if run.gathered.holds_item((values, *in_places.values())):
+        raise Refused("a step leaves an item of the list that it goes over: leave `item.clone()`")
+    left, appended, changes = _left_in_slots(run, way, values, in_places)
     ends = [_end(interpreter, slot, x) for slot, x in left]
     appended = [[_item(run, k, x) for x in column] for k, column in enumerate(appended)]
     rows = [x for column in appended for x in column]
     if run.recorder.stopped:
         raise Refused("a number has no place in the program")
-    if not _only_computes(run, outer):
+    if not _only_computes(run, entered):
         raise Refused("a step does more than compute: it changes something outside, or calls what is not in the program")
-    passing = [slot.key[0] == "variable" and slot.key[1] not in run.loop.read_after for slot, _ in left]
+    passing = [slot.key[0] == "variable" and slot.key[1] not in run.read_after for slot, _ in left]
     joined = [is_joined for column, (_, is_joined) in zip(appended, run.lists, strict=False) for _ in column]
     path = _Path(run, begin, live_ins, ends, rows, passing, joined)
     for x in (*ends, *rows):
@@ -238,18 +259,25 @@ def describe_path(
     return outcome
 
 
-def _left_in_slots(run: LoopRun, way: int, values: Any) -> tuple[list[tuple[Slot, Any]], list[Any], str]:
+def _left_in_slots(
+    run: LoopRun, way: int, values: Any, in_places: Mapping[str, Any]
+) -> tuple[list[tuple[Slot, Any]], list[Any], str]:
     """(slots that a step leaves something in, with that; for each list, what it appends; a variable that has become of another kind)."""
+    left: list[tuple[Slot, Any]] = []
+    rows: list[Any] = []
+    changes, variables = "", {**in_places}
     if way == RETURNS:
         leaves: list[Any] = []
         form = taken_apart(values, leaves)
         if run.template is not None and run.template != form:
             raise Refused("steps return different kinds of things")
         run.template = form
-        return [(_slot_of(("return", n), x), x) for n, x in enumerate(leaves)], [], ""
-    names, changes = run.loop.live_outs, ""
-    left: list[tuple[Slot, Any]] = []
-    for name, x in zip(names, values, strict=False):
+        left += [(_slot_of(("return", n), x), x) for n, x in enumerate(leaves)]
+    else:
+        names = run.loop.live_outs
+        variables.update(zip(names, values, strict=False))
+        rows += values[len(names) :]
+    for name, x in variables.items():
         held: list[Any] = []
         form = carried_form(x, held)
         if name in run.fixed:
@@ -273,7 +301,7 @@ def _left_in_slots(run: LoopRun, way: int, values: Any) -> tuple[list[tuple[Slot
             changes = name
         else:
             raise Refused(f"{name!r} is a {type(x).__name__} after a step")
-    return left, [*values[len(names) :]], changes
+    return left, rows, changes
 
 
 def _is_equal(x: Any, y: Any) -> bool:
@@ -309,8 +337,8 @@ def _item(run: LoopRun, k: int, x: Any) -> Tensor:
     return x  # type: ignore[no-any-return]
 
 
-def _only_computes(run: LoopRun, outer: RecordingPoint) -> bool:
-    """Whether a step has done nothing but operations, reads, and draws."""
+def _only_computes(run: LoopRun, entered: Mark) -> bool:
+    """Whether a step has done nothing but operations, reads, draws, and stores in its places."""
     interpreter, recorder = run.interpreter, run.recorder
     effects = recorder.effects
     # These tell what has been read and guarded, or that something has happened once.  What was stored is in further tables, too.
@@ -318,10 +346,11 @@ def _only_computes(run: LoopRun, outer: RecordingPoint) -> bool:
     sizes = recorder.sizes
     read = (effects.stored, effects.content_guarded, recorder.guarded_by_value, recorder.positions, *sizes.tables_of_names())
     known = (*read, *firsts, *recorder.ragged.tables())
-    for table, _ in interpreter.journal.changes(outer.mark, Topic.READS | Topic.NUMBERS):
-        if not any(table is x for x in known):
+    stores = run.positions
+    for table, place in interpreter.journal.changes(entered, Topic.READS | Topic.NUMBERS):
+        if not any(table is x for x in known) and not (table is effects.in_order and place in stores):
             return False
-    return only_reads(recorder.prologue[outer.mark.statements :])
+    return only_reads(recorder.prologue[entered.statements :])
 
 
 class _Path:
@@ -405,6 +434,8 @@ class _Path:
                 root = views[root]
             if not is_alone or x not in views or root[0] != SHARED or root[1] in self._interpreter.numbers:
                 continue
+            if self._run.gathered.is_row(self._interpreter.defined[root[1]]):
+                continue
             self._run.viewed.append(self._interpreter.defined[root[1]])
             places[k] = (LOCAL, next(fresh))
             copies.append((places[k], x))
@@ -434,6 +465,8 @@ class _Path:
                         raise Refused("a step writes to a tensor from before it that requires grad, or writes one that does")
                     found.setdefault(root, interpreter.defined[root])
         for value, x in found.items():
+            if run.gathered.is_row(x):
+                raise Refused("a step writes to an item of the list that it goes over")
             if id(x) in run.recorder.loop_stand_ins:
                 raise Refused("a step writes to a tensor in a variable that steps assign to")
             if id(x) not in interpreter.states:
@@ -588,7 +621,7 @@ class _Path:
         shared.update(run.tree.shared)
         read = [x for v in shared if (x := self._interpreter.defined.get(v)) is not None]
         arrays += [x._array for x in read if not any(x is y for y in run.states.values())]
-        arrays += [x._array for x in (*run.begun.values(), *run.viewed)]
+        arrays += [x._array for x in (*run.begun.values(), *run.viewed, *run.gathered.tensors)]
         for k in run.states:
             others = (*arrays, *[x._array for j, x in run.states.items() if j != k])
             if any(np.may_share_memory(run.states[k]._array, y) for y in others):

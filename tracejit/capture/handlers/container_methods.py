@@ -80,6 +80,8 @@ class ContainerMethodHandlers(Handlers):
         name = function.__name__
         if name in _AT_PLACES and arguments and is_a(arguments[0], (np.ndarray, slice)):
             arguments = (recorder.contents.as_key(recorder.containers.position_in(owner, arguments[0])), *arguments[1:])
+        if recorder.loop_stand_ins and arguments and (name in _COMPARING_METHODS or is_a(owner, (set, frozenset, dict))):
+            arguments = (recorder.real_object(arguments[0]), *arguments[1:])
         outside = recorder.is_outside(owner)
         stores = name in ("append", "insert") and outside and recorder.sequences.stores_as_it_is(owner, arguments[-1:])
         if is_a(owner, array.array) and outside and name == "tolist" and not arguments:

@@ -9,7 +9,7 @@ method calls, which the epilogue repeats in order.  A place outside gets a plain
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Hashable
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, replace
 from types import CellType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -223,7 +223,8 @@ class EffectHandlers(Handlers):
         self.stored_by_container: dict[int, dict[EffectTarget, None]] = journal.dictionary(Topic.INDEX)
         # ids of created named tuples and instances with places in `stored`, and of the dictionaries of such instances
         self.holders_of_stored: set[int] = set()
-        self.exposed_dictionaries: set[int] = set()  # ids of dictionaries of created instances to which the program refers
+        # ids of dictionaries of created instances to which the program refers
+        self.exposed_dictionaries: set[int] = journal.set(Topic.INDEX)
         self.content_guarded: set[int] = journal.set()  # ids of containers whose whole content is guarded
         # By id: the contents that other containers had before they were changed, as a list or dictionary.
         self.originals: dict[int, Any] = journal.dictionary()
@@ -264,6 +265,20 @@ class EffectHandlers(Handlers):
         _store_at(effect)
         (place,) = self.places_of((position,))
         self.note_store(place, effect)
+
+    def replace_stored(self, other: Callable[[Any], Any]) -> None:
+        """Store `other(x)` in each attribute and item that holds what this run has stored last there, `x`, if it is another object."""
+        for k in self._latest.values():
+            effect = self.in_order[k]
+            if not isinstance(effect, AttributeStore | ItemStore) or _value_at(effect) is ABSENT:
+                continue
+            if (value := other(effect.value)) is not effect.value:
+                self.in_order[k] = stored = replace(effect, value=value)
+                _store_at(stored)
+
+    def positions_of(self, places: Collection[EffectTarget]) -> set[int]:
+        """The positions of the last stores in these places."""
+        return {self._latest[place] for place in places if place in self._latest}
 
     def places_of(self, positions: Collection[int]) -> set[EffectTarget]:
         """The places of the effects at `positions`, some of `stores`."""

@@ -137,10 +137,11 @@ class Recorder(Origins):
         # The same of NumPy arrays: reads and writes of them are replayed in order, so guards require it only if an effect is a call.
         self.distinct_arrays: list[Expr] = self.journal.list()
         # id of a tensor that stands for another one in steps (branching_loops.py) -> (itself, that one)
-        self.loop_stand_ins: dict[int, tuple[Tensor, Tensor]] = {}
+        self.loop_stand_ins: dict[int, tuple[Any, Any]] = {}
         # Tensors that may be items of lists which hold copies of them (appended_items.py), each with the line of the loop.
         self.item_aliases: list[tuple[Tensor, str]] = []
         self.stacked_lists: list[list[Any]] = []  # lists that the call returns with rows in them (stacked_items.py)
+        self.before_end: list[Callable[[], None]] = []  # what steps that run have to do where the recording stops
         self.values = {}
         self.deferred = {}
         self._constants: dict[int, Name] = {}
@@ -192,6 +193,8 @@ class Recorder(Origins):
             self.sizes.end()
             self.reason = reasons.make(code, detail, user_line())
             self.ragged.end()
+            for action in reversed(self.before_end):
+                action()
             self.release_stand_ins()
 
     def stop_for_aliases(self, tensors: list[Tensor]) -> None:
@@ -330,7 +333,7 @@ class Recorder(Origins):
         return len(self._once) > before
 
     def stands_for(self, value: Any) -> Any:
-        """The tensor that `value` stands for in a step of a loop; `value` itself if it stands for none."""
+        """The tensor, or tuple, that `value` stands for in a step of a loop; `value` itself if it stands for none."""
         return self.loop_stand_ins[id(value)][1] if id(value) in self.loop_stand_ins else value
 
     def real_object(self, value: Any) -> Any:

@@ -15,11 +15,14 @@ that runs the steps (capture/branching_loops.py).
 
 The loops are those around given lines, from the outermost one inwards: a step is outlined in its turn when it is called.  The
 conditions are those of pieces.py, whose analysis of live variables this one uses.  The condition of a `while` loop becomes a part
-of its body.  A list that steps append to, and that nothing before or in the loop looks at, is no variable of the step: the step
-returns a tuple of the items that it appends, and all items are put into the list after the loop.  Where steps ask for its length,
-that is a variable, an integer.
+of its body; where it does not hold, and the loop has an `else`, the step ends in another way than by `break`.  A list that steps
+append to, and that nothing before or in the loop looks at, is no variable of the step: the step returns a tuple of the items that it
+appends, and all items are put into the list after the loop.  Where steps ask for its length, that is a variable, an integer.
 
-Not outlined: a `while` loop with `else`, and what pieces.py refuses."""
+A step of a loop in a `try` returns the error that it raises, and what its variables hold then, UNBOUND for those that it has not
+assigned to.  The variables get these values where the loop was, and the error is raised there again.
+
+Not outlined: what pieces.py refuses, but for loops in a `try`."""
 
 from __future__ import annotations
 
@@ -58,17 +61,20 @@ from tracejit.capture.syntax.pieces import (
     own_statements,
     set_location,
 )
-from tracejit.capture.syntax.scopes import bound_names, declared_names
+from tracejit.capture.syntax.scopes import bound_names, declared_names, names_stored_by
 from tracejit.capture.syntax.tree_walk import children, walk
 from tracejit.core.weak_table import WeakTable
 
 __all__ = [
-    "NO_STEP", "STRICT_ZIP", "WAYS", "WHILE", "OutlinedFunction", "OutlinedLoop", "convert_outlined", "is_step", "may_be_outlined",
+    "ENDS", "NO_STEP", "RAISES", "STRICT_ZIP", "WAYS", "WHILE", "OutlinedFunction", "OutlinedLoop", "convert_outlined", "is_step",
+    "may_be_outlined",
 ]  # fmt: skip
 
-WAYS: Final = ("continues", "breaks", "returns")
+ENDS, RAISES = 3, 4
+"""How a step has ended where the condition of a `while` loop does not hold, and where it has raised an error; and see pieces.py."""
+WAYS: Final = ("continues", "breaks", "returns", "ends", "raises")
 """What a step returns for the ways in which it ends: texts, which are part of a path, and no numbers that it computes."""
-NO_STEP: Final = 3
+NO_STEP: Final = 5
 """How a loop has ended that had no step."""
 WHILE: Final = "while"
 """The pattern of a `while` loop, which has no header."""
@@ -81,17 +87,20 @@ _WAY: Final = f"{OUTLINED}way__"
 _VALUES: Final = f"{OUTLINED}values__"
 _ITEMS: Final = f"{OUTLINED}items_"
 _LENGTH: Final = f"{OUTLINED}length_"
+_ERROR: Final = f"{OUTLINED}error__"
 _SUSPENDING: Final = (ast.Yield, ast.YieldFrom, ast.Await)
 
 
 @dataclass(frozen=True, slots=True)
 class OutlinedLoop:
-    """A loop and its step.  code: of the step, a function of the element (if the loop has elements) and of the variables
-    `live_ins`; it returns (one of WAYS, (values of `live_outs`, a tuple of items for each list)).  items: number of lists that steps
-    append to.  measured: which of these steps ask for their lengths.
-    read_after: the variables among `live_outs` that are read after the loop, too.  has_elements: whether it is a `for` loop.
-    branches: whether it is around one of the lines; other loops in steps are outlined in case that values decide how many steps they
-    have.  line: of its header."""
+    """A loop and its step.
+
+    code: of the step, a function of the element (if the loop has elements) and of the variables `live_ins`; it returns (one of WAYS,
+    (values of `live_outs`, a tuple of items for each list)), with the error behind these if it has raised one.  items: number of lists
+    that steps append to.  measured: of which of these steps ask for the length.  read_after: the variables among `live_outs` that are
+    read after the loop, too.  has_elements: whether it is a `for` loop.  is_watched: whether it is in a `try`, or in a `with` that may
+    swallow errors.  branches: whether it is around one of the lines; other loops in steps are outlined in case that values decide how
+    many steps they have.  line: of its header."""
 
     code: CodeType
     live_ins: tuple[str, ...]
@@ -100,6 +109,7 @@ class OutlinedLoop:
     measured: frozenset[int]
     read_after: frozenset[str]
     has_elements: bool
+    is_watched: bool
     branches: bool
     line: int
 
@@ -181,12 +191,14 @@ class _Loop:
         self.node = located.node
         self.names = names
         self.unbound: list[str] = []  # live-in variables that may have no value
+        self.is_watched = False
 
     def outlined(self, number: int) -> OutlinedLoop | None:
         """The loop as the `number`-th one of the function, whose statement is replaced; None, and nothing is changed, if that is
         not possible."""
         loop = self.loop
-        if isinstance(loop, ast.While) and loop.orelse:
+        self.is_watched = Outliner(self.code, self.located, self.names).is_watched(loop)
+        if self.is_watched and self._returns_through_finally():
             return None
         lists = self._grown_lists()
         items = {name: f"{_ITEMS}{self.loop.lineno}_{k}__" for k, name in enumerate(lists)}
@@ -201,7 +213,7 @@ class _Loop:
         try:
             outliner = Outliner(self.code, self.located, self.names)
             later = self._read_after()
-            given, left, self.unbound = outliner.live_names_of_loop(loop, later)
+            given, left, self.unbound = outliner.live_names_of_loop(loop, later, passes_errors=True)
             given = [name for name in given if name != _ELEMENT]
             left = [name for name in left if name not in lists and name != _ELEMENT]
             step = self._step(body, given, left, [*items.values()])
@@ -212,7 +224,8 @@ class _Loop:
             for statement in measuring:
                 _replace_statement(self.node, statement, [])
             return None
-        self._replace(number, given, left, items)
+        lost = names_stored_by(body) & outliner.local - {*left, *items.values(), *lengths.values()}
+        self._replace(number, given, left, items, lost)
         return OutlinedLoop(
             step,
             tuple(given),
@@ -221,9 +234,16 @@ class _Loop:
             frozenset([k for k, name in enumerate(lists) if name in asked]),
             frozenset(later) & {*left},
             isinstance(loop, ast.For),
+            self.is_watched,
             self.branches,
             loop.lineno,
         )
+
+    def _returns_through_finally(self) -> bool:
+        """Whether a step may return while a `finally` looks at variables that it has assigned to."""
+        tries = [x for x in walk(self.node) if isinstance(x, ast.Try | ast.TryStar) and x.finalbody]
+        returns = any(isinstance(part, ast.Return) for statement in self.loop.body for part in own_statements(statement))
+        return returns and any(part is self.loop for x in tries for part in walk(x))
 
     def _asked(self) -> list[ast.AST]:
         """What each step evaluates."""
@@ -242,7 +262,8 @@ class _Loop:
             return [*first, *body]
         test = loop.test
         negated = ast.copy_location(ast.UnaryOp(ast.Not(), collecting.visit(copy.deepcopy(test))), test)
-        ended = ast.copy_location(ast.If(negated, [ast.copy_location(ast.Break(), test)], []), test)
+        way = _Ends() if loop.orelse else ast.Break()
+        ended = ast.copy_location(ast.If(negated, [ast.copy_location(way, test)], []), test)
         return [*first, ended, *body]
 
     def _read_after(self) -> set[str]:
@@ -329,9 +350,13 @@ class _Loop:
         loop = self.loop
         assert isinstance(self.node, ast.FunctionDef)
         values = ast.Tuple([ast.Name(x, ast.Load()) for x in (*left, *items)], ast.Load())
-        rewriter = ExitRewriter(values, [_marked_unbound(x) for x in self.unbound if x in left], WAYS)
-        unbound = [_unbound_again(x) for x in self.unbound]
-        ended = [*unbound, *rewriter.body(copy.deepcopy(body)), *rewriter.exit(CONTINUES)]
+        rewriter = _StepRewriter(values, [_marked_unbound(x) for x in self.unbound if x in left], WAYS)
+        ended: list[ast.stmt] = [*rewriter.body(copy.deepcopy(body)), *rewriter.exit(CONTINUES)]
+        if self.is_watched:
+            with_error = ast.Tuple([*values.elts, ast.Name(_ERROR, ast.Load())], ast.Load())
+            raised = ExitRewriter(with_error, list(map(_marked_unbound, (*left, *items))), WAYS).exit(RAISES)
+            ended = [ast.Try(ended, [ast.ExceptHandler(ast.Name("BaseException", ast.Load()), _ERROR, raised)], [], [])]
+        ended = [*[_unbound_again(x) for x in self.unbound], *ended]
         taken = [*([_ELEMENT] if isinstance(loop, ast.For) else []), *given]
         arguments = ast.arguments([], [ast.arg(x) for x in taken], None, [], [], None, [])
         function = ast.FunctionDef(self.node.name, arguments, ended, [], None)
@@ -342,9 +367,28 @@ class _Loop:
         _steps[code] = True
         return code
 
-    def _replace(self, number: int, given: Sequence[str], left: Sequence[str], items: dict[str, str]) -> None:
+    def _raised_again(self, left: Sequence[str], items: dict[str, str]) -> list[ast.stmt]:
+        """Statements that give variables what a step has left in them, put items into lists, and raise the error that it has raised."""
+        statements: list[ast.stmt] = [
+            PlainIf(
+                ast.Compare(_item_of_values(k), [ast.IsNot()], [ast.Constant(UNBOUND)]),
+                [ast.Assign([ast.Name(x, ast.Store())], _item_of_values(k))],
+                [],
+            )
+            for k, x in enumerate((*left, *items.values(), _ERROR))
+        ]
+        statements += [_extended(name, more) for name, more in items.items()]
+        unused = (_VALUES, *items.values(), _ERROR)
+        forgotten: list[ast.stmt] = [ast.Assign([ast.Name(x, ast.Store())], ast.Constant(None)) for x in unused]
+        raised = PlainTry([ast.Raise(ast.Name(_ERROR, ast.Load()))], [], [], forgotten)
+        return [*statements, *[_unbound_again(x) for x in self.unbound], raised]
+
+    def _replace(
+        self, number: int, given: Sequence[str], left: Sequence[str], items: dict[str, str], lost: Collection[str]
+    ) -> None:
         """Replace the statement by a call of the entry point, and statements that store what it gives.  items: by lists, the variables
-        of what steps have appended."""
+        of what steps have appended.  lost: other variables that steps assign to; they stay variables of the function, where code before
+        the loop names them."""
         loop = self.loop
         pattern, parts = (WHILE, []) if isinstance(loop, ast.While) else _pattern(loop.iter)
         header = ast.Tuple(parts, ast.Load())
@@ -362,19 +406,21 @@ class _Loop:
         leaves = any(isinstance(part, ast.Return) for statement in loop.body for part in own_statements(statement))
         if leaves:
             statements.append(if_way(RETURNS, [ast.Return(ast.Name(_VALUES, ast.Load()))]))
+        if self.is_watched:
+            statements.append(if_way(RAISES, self._raised_again(left, items)))
         stores: list[ast.stmt] = []
         if left or items:
             targets: list[ast.expr] = [ast.Name(x, ast.Store()) for x in (*left, *items.values())]
             stores.append(ast.Assign([ast.Tuple(targets, ast.Store())], ast.Name(_VALUES, ast.Load())))
-        for name, more in items.items():
-            extend = ast.Call(ast.Name(EXTENDED_LIST, ast.Load()), [ast.Name(name, ast.Load()), ast.Name(more, ast.Load())], [])
-            stores.append(ast.Expr(extend))
+        stores += [_extended(name, more) for name, more in items.items()]
         if items:
             stores.append(ast.Assign([ast.Name(x, ast.Store()) for x in items.values()], ast.Constant(None)))
         if stores:
             statements.append(if_way(NO_STEP, stores, equal=False))
         statements += [_unbound_again(x) for x in self.unbound]
         statements.append(ast.Assign([ast.Name(_VALUES, ast.Store())], ast.Constant(None)))  # so that it keeps nothing alive
+        assigned: list[ast.stmt] = [ast.Assign([ast.Name(x, ast.Store())], ast.Constant(None)) for x in sorted(lost)]
+        statements += [PlainIf(ast.Constant(False), assigned, [])] if assigned else []
         if loop.orelse:
             statements.append(if_way(BREAKS, loop.orelse, equal=False))
         for statement in statements:
@@ -382,20 +428,39 @@ class _Loop:
         _replace_statement(self.node, loop, statements)
 
 
+def _extended(name: str, items: str) -> ast.stmt:
+    """A statement that puts items into a list."""
+    return ast.Expr(ast.Call(ast.Name(EXTENDED_LIST, ast.Load()), [ast.Name(name, ast.Load()), ast.Name(items, ast.Load())], []))
+
+
+def _item_of_values(k: int) -> ast.expr:
+    return ast.Subscript(ast.Name(_VALUES, ast.Load()), ast.Constant(k), ast.Load())
+
+
+class _Ends(ast.Break):
+    """The end of a `while` loop whose condition does not hold, as a statement of its step."""
+
+
+class _StepRewriter(ExitRewriter):
+    """Replaces what ends a step, too, besides what ends a body."""
+
+    def generic_visit(self, node: ast.AST) -> Any:
+        return self.exit(ENDS, at=node) if isinstance(node, _Ends) else super().generic_visit(node)
+
+
 def _pattern(header: ast.expr) -> tuple[Any, list[ast.expr]]:
     """(the pattern of a header, the expressions of its values): see capture/step_elements.py."""
     if not (isinstance(header, ast.Call) and isinstance(header.func, ast.Name)):
         return None, [header]
     name = header.func.id
-    if header.keywords:
-        keywords = [(x.arg, getattr(x.value, "value", None)) for x in header.keywords]
-        if name != "zip" or keywords != [("strict", True)]:
-            return None, [header]
+    keywords = [(x.arg, getattr(x.value, "value", None)) for x in header.keywords]
+    if keywords and (name != "zip" or keywords not in ([("strict", True)], [("strict", False)])):
+        return None, [header]
     if len(header.args) not in _PATTERNS.get(name, ()) or any(isinstance(x, ast.Starred) for x in header.args):
         return None, [header]
     iterables = {"range": 0, "enumerate": 1}.get(name, len(header.args))  # arguments that are gone over
     parts = [_pattern(x) if k < iterables else (None, [x]) for k, x in enumerate(header.args)]
-    name = STRICT_ZIP if header.keywords else name
+    name = STRICT_ZIP if ("strict", True) in keywords else name
     return (name, tuple([pattern for pattern, _ in parts])), [header.func, *[x for _, values in parts for x in values]]
 
 

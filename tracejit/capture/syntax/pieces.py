@@ -304,14 +304,21 @@ class Outliner:
             raise NoPiece
         return given, kept
 
+    def is_watched(self, loop: ast.For | ast.While) -> bool:
+        """Whether code of the function may go on after an error of a step, and find what that has left in variables."""
+        return bool(names_stored_by(loop.body) or isinstance(loop, ast.For)) and _is_watched(self.node.body, loop)
+
     def live_names_of_loop(
-        self, loop: ast.For | ast.While, read_later: set[str] | None = None
+        self, loop: ast.For | ast.While, read_later: set[str] | None = None, passes_errors: bool = False
     ) -> tuple[list[str], list[str], list[str]]:
         """(live-in variables of the body, live-out variables, those of the former that may have no value).  read_later: the names that
-        code outside of the body may read after it; by default all that such code names.  Raises NoPiece."""
-        return self._live_names(loop.body, read_later)
+        code outside of the body may read after it; by default all that such code names.  passes_errors: whether the body gives its
+        live-out variables where it raises, too.  Raises NoPiece."""
+        return self._live_names(loop.body, read_later, passes_errors)
 
-    def _live_names(self, body: Sequence[ast.stmt], read_later: set[str] | None) -> tuple[list[str], list[str], list[str]]:
+    def _live_names(
+        self, body: Sequence[ast.stmt], read_later: set[str] | None, passes_errors: bool = False
+    ) -> tuple[list[str], list[str], list[str]]:
         """`live_names_of_loop` of any statements in a row."""
         parts = [part for statement in body for part in walk(statement)]
         if any(isinstance(part, ast.Global | ast.Nonlocal | ast.Delete | ast.ClassDef | _TYPE_ALIAS) for part in parts):
@@ -320,7 +327,8 @@ class Outliner:
         if not named.isdisjoint(_LOOKING) or not named.isdisjoint(self.assigned_inside):
             raise NoPiece
         stored = names_stored_by(body)
-        if stored & self.shared or stored & self.captured or (stored and _is_watched(self.node.body, body[0])):
+        is_watched = bool(stored) and not passes_errors and _is_watched(self.node.body, body[0])
+        if stored & self.shared or stored & self.captured or is_watched:
             raise NoPiece
         if {*_captured(body, self.consuming)} & names_stored_by(self.node.body):  # a nested function would see another variable
             raise NoPiece
