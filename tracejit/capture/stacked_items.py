@@ -60,8 +60,8 @@ def join_items(
             result = interpreter.recorder.containers.native(lambda: _joined(interpreter, function, items, *arguments, **keywords))
         if result is not None:
             return result
-        if interpreter is not None and not interpreter.recorder.stopped and not _joins(function):
-            interpreter.recorder.stop_for_aliases([y for x in items if type(x) is StackedItems for _, y in x.held])
+        if interpreter is not None and not _joins(function):
+            interpreter.recorder.stop_for_aliases(None)
         unstack(items, None if interpreter is None else interpreter.recorder)
     return callee(items, *arguments, **keywords)
 

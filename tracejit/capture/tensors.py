@@ -361,10 +361,7 @@ class RecordingInterpreter(StateRecorder):
     def _before_write(self, target: Any) -> None:
         if isinstance(target, Tensor):
             self.recorder.ragged.before_write(target)
-            if self.recorder.item_aliases:
-                self.recorder.stop_for_aliases(
-                    [x for x, _ in self.recorder.item_aliases if np.may_share_memory(x._array, target._array)]
-                )
+            self.recorder.stop_for_aliases(target)
 
     def _line(self) -> str:
         """The user's line ("file:line") that an operation comes from."""

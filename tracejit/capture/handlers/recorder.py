@@ -197,11 +197,13 @@ class Recorder(Origins):
                 action()
             self.release_stand_ins()
 
-    def stop_for_aliases(self, tensors: list[Tensor]) -> None:
-        """Stop the recording since the call is about to write to tensors that may be items of a list, or shows that they are."""
-        lines = [line for x, line in self.item_aliases if any(x is y for y in tensors)]
-        if lines:
-            self.stop("outlined_loop", f"the loop at {lines[0]}: something else changes or sees an item of a list")
+    def stop_for_aliases(self, written: Tensor | None) -> None:
+        """Stop the recording if the call is about to write to what may be an item of a list that holds copies, or, where that is None, to
+        show items of such a list."""
+        for x, line in self.item_aliases if not self.stopped else ():
+            if written is None or np.may_share_memory(x._array, written._array):
+                self.stop("outlined_loop", f"the loop at {line}: something else changes or sees an item of a list")
+                return
 
     def branch(self, outcome: Any, is_fixed: bool = False) -> None:
         """Note that a value has decided a branch.  The recording stops if it is long and a loop branches differently from step to
