@@ -98,7 +98,8 @@ class StepsOnTape:
         graph, places, carried = run.body
         given: list[Any] = [run.entered_tensor(x) for x in carried]
         for x, tensor in run.states.items():
-            given[carried.index((LIVE_IN, x))] = wrap(run.states_before[id(tensor)].copy())
+            if (LIVE_IN, x) in carried:  # else a step has written to it that is none of them
+                given[carried.index((LIVE_IN, x))] = wrap(run.states_before[id(tensor)].copy())
         shared = [plain(run.outside[run.tree.shared[x[1]]]) for x in places[len(carried) :]]
         for _ in range(run.made):
             found = quietly(written_out, graph, [*given, *shared])
