@@ -945,6 +945,49 @@ def test_where_a_recording_stops_gradients_go_through_the_steps_before(function:
     assert compiled.reasons
 
 
+def made_of_each_other(x: Any, v: Any, w: Any, n: int) -> Any:
+    x, v = x * 1.0, v * 1.0
+    for i in range(n):
+        if i == n - 1:
+            print("rare")
+            x = x * 0.5
+        else:
+            v = v * 0.75 + w
+            x = x + v if x.sum() > 1 else x * 2
+    return x, v
+
+
+@pytest.mark.parametrize("ask", [by_the_other, by_both, hooks], ids=lambda f: f.__name__)
+def test_where_a_recording_stops_results_may_be_made_of_each_other(ask: Any, capsys: Any) -> None:
+    compiled = outlined(made_of_each_other)
+    for k in range(4):
+        expected, found = [list(ask(f(*given), given[:3])) for f in (made_of_each_other, compiled) for given in [both_of(k)]]
+        assert [x is None for x in expected] == [x is None for x in found]
+        for x, y in zip(expected, found, strict=True):
+            if x is not None:
+                np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=1e-9, atol=1e-12)
+    assert compiled.reasons
+
+
+def draws_before_it_stops(h: Any, w: Any, n: int) -> Any:  # the first step that draws writes to what it has saved
+    for i in range(n):
+        if i < 4:
+            h = h * w if h.sum() > 3 else h + w
+        else:
+            y = (h + T.rand(()).double()) * w.detach()
+            h = y * w
+            y.mul_(0.5)
+    return h.detach(), T.autograd.grad((w * w).sum(), w)[0]
+
+
+def test_a_recording_may_stop_at_the_first_step_that_draws() -> None:
+    compiled = outlined(draws_before_it_stops)
+    for k in range(4):
+        given = normal(k, 3), weight(k, 3), 6
+        assert_same(outcome(draws_before_it_stops, given, k), outcome(compiled, given, k), exact=False)
+    assert compiled.reasons
+
+
 def reads_a_gradient_that_there_is_not(w: Any, n: int) -> Any:
     h = w * 1.0
     for _ in range(n):

@@ -230,6 +230,12 @@ class LiveInNode(Node):
     def edges(self, edges: tuple[tuple[Any, int] | None, ...]) -> None:
         """There are none before they are asked for."""
 
+    def output_edge(self, index: int) -> tuple[Any, int]:
+        (edge,) = self.edges  # others may have been made of the tensor
+        assert edge is not None
+        target, position = edge
+        return target.output_edge(position) if isinstance(target, Node) else (self, index)
+
     def backward(self, cotangents: Sequence[Any], tensors: bool) -> Sequence[Any]:
         return cotangents
 

@@ -97,8 +97,9 @@ class StepsOnTape:
             return {k: run.begun[run.begun_objects[k]] for k in slots}, items
         graph, places, carried = run.body
         given: list[Any] = [run.entered_tensor(x) for x in carried]
-        for x, tensor in [(k, y) for k, y in run.states.items() if (LIVE_IN, k) in carried]:  # others are of a later step
-            given[carried.index((LIVE_IN, x))] = wrap(run.states_before[id(tensor)].copy())
+        for x, tensor in run.states.items():
+            if (LIVE_IN, x) in carried:  # else a step has written to it that is none of them
+                given[carried.index((LIVE_IN, x))] = wrap(run.states_before[id(tensor)].copy())
         shared = [plain(run.outside[run.tree.shared[x[1]]]) for x in places[len(carried) :]]
         for _ in range(run.made):
             found = quietly(written_out, graph, [*given, *shared])
