@@ -297,7 +297,7 @@ def test_a_recursion_that_differs_from_call_to_call_is_in_pieces(name: str) -> N
     for k in range(CALLS):
         assert_equal(outcome(function, given(k), k), outcome(compiled, given(k), k))
     pieces = compiled._table.pieces
-    assert pieces is not None and compiled.stats.piecewise_calls >= CALLS - 10, compiled.explain()
+    assert pieces is not None and compiled.stats.piecewise_calls >= CALLS - 8, compiled.explain()
     assert "what is between recursive calls is compiled" in " ".join(compiled.explain().split())
     compiled_parts = [part for part in pieces.parts if 2 * part.stats.compiled_calls > part.stats.calls]
     assert compiled_parts and max(part.stats.traces for part in compiled_parts) <= most, compiled.explain()
