@@ -515,3 +515,13 @@ def test_pieces_read_nonlocal_variables_to_which_their_function_assigns() -> Non
     compiled = called(run, lambda k: (trees(k), normal(k, 3)))
     (part, *_) = compiled._table.pieces.parts
     assert part.stats.compiled_calls > 2 * CALLS, compiled.explain()
+
+
+def test_a_recursion_of_lambdas_has_no_pieces_and_explain_says_why() -> None:
+    def run(tree: Tree, x: Any) -> Any:
+        visit = lambda node: x * node if isinstance(node, int) else (visit(node[0]) + visit(node[1]).tanh()) * 0.5
+        return visit(tree)
+
+    compiled = called(run, lambda k: (trees(k), normal(k, 3)))
+    assert compiled._table.pieces is not None and compiled.stats.piecewise_calls == 1 and compiled.stats.direct_calls
+    assert "lambdas, generators and comprehensions are not cut" in " ".join(compiled.explain().split())
