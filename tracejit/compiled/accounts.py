@@ -58,6 +58,7 @@ _WASTEFUL: Final = 8
 _FIXED: Final = 256  # operations; some 0.07 s
 _MOST: Final = 1024
 _LIMIT: Final = 4096
+_MUCH: Final = 1536
 _FRUITLESS: Final = 8192
 _VAIN: Final = 4
 _VAIN_WAIT: Final = 16
@@ -313,8 +314,8 @@ class Accounts:
 
     @property
     def owes_much(self) -> bool:
-        """Whether so many recordings have not earned their cost that the next one should be another: 8 small ones, or 2 large ones."""
-        return self._owed >= _LIMIT // 2
+        """Whether so many recordings have not earned their cost that the next one should be another: 6 small ones, or 2 large ones."""
+        return self._owed >= _MUCH
 
     @property
     def is_discouraged(self) -> bool:
@@ -328,7 +329,7 @@ class Accounts:
 
     def is_wasteful(self) -> bool:
         """Whether many more paths were recorded than have earned their cost."""
-        return self.owes_much if len(self._debts) >= _WASTEFUL else self._owed >= _LIMIT + _MOST
+        return self._owed >= (_LIMIT // 2 if len(self._debts) >= _WASTEFUL else _LIMIT + _MOST)
 
     def discourage(self) -> None:
         """Note that the last recording is of a path that no later call takes, as the next one would be: recordings wait from now

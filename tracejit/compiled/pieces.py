@@ -35,10 +35,9 @@ _MOST_FUNCTIONS: Final = 4
 
 class Pieces:
     """A function in pieces.  function: does what the original does.  parts: the functions that have been compiled for it so far.
-    text: why it is in pieces and what they are, for the user.  calls_compiled: whether it is the original, which calls another
-    compiled function in a loop."""
+    calls_compiled: whether it is the original, which calls another compiled function in a loop."""
 
-    __slots__ = ("_cut_definition", "_module", "_whole", "calls_compiled", "function", "parts", "text")
+    __slots__ = ("_cut_definition", "_module", "_text", "_whole", "calls_compiled", "function", "parts")
 
     def __init__(
         self,
@@ -49,11 +48,12 @@ class Pieces:
         text: str,
         calls_compiled: bool = False,
     ) -> None:
-        """whole: the original.  module: if that is the `forward` of a Module, the Module."""
+        """whole: the original.  module: if that is the `forward` of a Module, the Module.  text: why it is in pieces and what they
+        are, for the user."""
         self.function = function
         self.calls_compiled = calls_compiled
         self.parts = parts
-        self.text = text
+        self._text = text
         self._module, self._whole = module, whole
         self._cut_definition = self._current_definition()
 
@@ -61,6 +61,12 @@ class Pieces:
         whole, module = self._whole, self._module
         around = (None, None) if module is None else (module.forward, type(module).__call__)
         return (*around, *_definition(whole))
+
+    @property
+    def text(self) -> str:
+        """Why it is in pieces and what they are, for the user."""
+        nothing = " (there is nothing that could be: lambdas, generators and comprehensions are not cut; write them as functions)"
+        return self._text if self.parts or self.calls_compiled else self._text + nothing
 
     def are_current(self) -> bool:
         """Whether the original has not been redefined since."""
