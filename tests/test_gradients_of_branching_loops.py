@@ -606,13 +606,40 @@ def catches(w: Any, xs: Any) -> Any:
     return h
 
 
-@pytest.mark.parametrize("function", [asks, catches], ids=lambda f: f.__name__)
+def asks_for_a_leaf(w: Any, xs: Any) -> Any:
+    for x in xs:
+        added = 1.0 if w.is_leaf else 2.0
+        w = w * 0.5 + added if x > 0 else w + 1
+    return w
+
+
+@pytest.mark.parametrize("function", [asks, catches, asks_for_a_leaf], ids=lambda f: f.__name__)
 def test_where_a_step_asks_for_what_requires_grad_the_recording_stops(function: Any) -> None:
     compiled = outlined(function)
     for k in range(6):
         xs = normal(k, 6) if k else T.tensor([-1.0, 1, -1, -1, -1, 1], dtype=T.float64)
         assert_same(outcome(function, (weight(k, 3), xs), k), outcome(compiled, (weight(k, 3), xs), k), exact=True)
     assert "requires grad" in next(iter(compiled.reasons)).message, compiled.explain()
+
+
+def changes_a_leaf(w: Any, xs: Any) -> Any:
+    for x in xs:
+        if x > 0:
+            w.mul_(0.5)
+        w = w + 1
+    return w
+
+
+def test_a_step_may_not_write_to_a_leaf() -> None:
+    compiled = outlined(changes_a_leaf)
+    for k in range(8):
+        raised = []
+        for function in (changes_a_leaf, compiled):
+            try:
+                raised.append(function(weight(k, 3), normal(k, 6)).tolist())
+            except RuntimeError as error:
+                raised.append(str(error))
+        assert raised[0] == raised[1] and ("leaf" in str(raised[0])) == bool(normal(k, 6)[0] > 0)
 
 
 def sums(w: Any, xs: Any) -> Any:

@@ -102,6 +102,9 @@ class Node:
     accumulates: ClassVar[bool] = False
     """Whether it is a LoopNode that was not expanded."""
 
+    stands_for_leaf = False
+    """Whether it is the position of a tensor that stands for a leaf (LiveInNode)."""
+
     count: int
     edges: tuple[tuple[Any, int] | None, ...]
     needs: tuple[bool, ...]
@@ -229,6 +232,11 @@ class LiveInNode(Node):
     @edges.setter
     def edges(self, edges: tuple[tuple[Any, int] | None, ...]) -> None:
         """There are none before they are asked for."""
+
+    @property
+    def stands_for_leaf(self) -> bool:  # type: ignore[override]
+        (edge,) = self.edges
+        return edge is not None and not isinstance(edge[0], Node)
 
     def output_edge(self, index: int) -> tuple[Any, int]:
         (edge,) = self.edges  # others may have been made of the tensor

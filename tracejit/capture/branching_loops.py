@@ -317,7 +317,8 @@ class LoopRun:
         """A slot for a tensor or a number of a variable, and the tensor of what it holds at first.  Raises Refused."""
         if isinstance(x, Tensor):
             check_tensor(self.interpreter, x, key[1])
-            return Slot(key, Aval(x._array.shape, FROM_NUMPY[x._array.dtype]), Tensor, x.requires_grad, x.requires_grad), x
+            requires, aval = x.requires_grad, Aval(x._array.shape, FROM_NUMPY[x._array.dtype])
+            return Slot(key, aval, Tensor, requires, requires, requires and x.is_leaf), x
         holds = type(plain(x))
         return Slot(key, Aval((), NUMBERS[holds]), holds), number_tensor(self.interpreter, x, holds)
 

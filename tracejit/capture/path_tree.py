@@ -85,13 +85,15 @@ class NoBody(Exception):
 class Slot:
     """key: ("element",), ("variable", name), ("state", a variable or the id of its tensor), or ("return", number); equal slots of two
     trees have equal keys.  aval: of what it holds.  holds: the type of that: Tensor, int, float or bool; object of a state.
-    requires_grad: whether some tensors that it holds do; begins_with_grad: whether the first one does, if there is one."""
+    requires_grad: whether some tensors that it holds do; begins_with_grad: whether the first one does, if there is one;
+    begins_as_leaf: whether that is a leaf, too."""
 
     key: tuple[Hashable, ...]
     aval: Aval
     holds: type
     requires_grad: bool = False
     begins_with_grad: bool = True
+    begins_as_leaf: bool = False
 
     @property
     def kind(self) -> tuple[Aval, type]:
@@ -703,8 +705,8 @@ class _Body:
             raise NoBody("a step takes gradients, and leaves a tensor that requires grad")
         if not tree.are_marks_assumed:
             raise NoBody("a step writes to a tensor that it has made and that requires grad, and that is not so in all steps")
-        if tree.asks_for_grad and tree.changing_grad():
-            raise NoBody("a step asks whether a tensor requires grad, and that is not so in all steps")
+        if tree.asks_for_grad and (tree.changing_grad() or any(slot.begins_as_leaf for slot in tree.slots)):
+            raise NoBody("a step asks whether a tensor requires grad or is a leaf, and that is not so in all steps")
         marked = [k for k, slot in enumerate(tree.slots) if slot.requires_grad]
         changing = {*tree.changing_grad()}
         items: dict[int, bool] = {}

@@ -169,7 +169,7 @@ class Tensor:
         if self._base is not None:
             refresh(self)
         node = self._node
-        return None if node is None else tape.shown(node)  # type: ignore[no-any-return]
+        return None if node is None or node.stands_for_leaf else tape.shown(node)  # type: ignore[no-any-return]
 
     @property
     def output_nr(self) -> int:
@@ -547,9 +547,9 @@ def refuse_leaf(x: Tensor) -> None:
     recorded."""
     base = x._base
     if base is None:
-        is_leaf = x._requires_grad and x._node is None
+        is_leaf = x._requires_grad and (x._node is None or x._node.stands_for_leaf)
     elif base._requires_grad:
-        is_leaf = base._node is None
+        is_leaf = base._node is None or base._node.stands_for_leaf
     else:
         is_leaf = x._requires_grad and leaf_of_views(x) is not None
     if is_leaf:
