@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracejit.capture.loop_steps import LIVE_IN, LOCAL, SHARED, StepNode, StepValue
+from tracejit.capture.path_body import body_of
 from tracejit.capture.path_tree import (
     BASE,
     GO,
@@ -66,7 +67,7 @@ class Path:
         carried = tree.carried()
         places: list[StepValue] = [(LOCAL, self.locals + k) for k in range(len(carried))]
         self.locals += len(carried)
-        op, graph, _ = tree.body()
+        op, graph, _ = body_of(tree)
         attributes: dict[str, Any] = {"body": Body(graph), "carried": len(carried)}
         node = Node(op, (), tuple(sorted(attributes.items())), (), line)
         kinds = tuple([(tree.aval_of(x), False) for x in carried])
@@ -108,7 +109,7 @@ class Step:
 
     def __init__(self, tree: PathTree, **shared: Any) -> None:
         self.tree, self.shared = tree, shared
-        self.op, self.graph, self.places = tree.body()
+        self.op, self.graph, self.places = body_of(tree)
         self.run = Runner(self.graph)
 
     def __call__(self, *slots: Any, objects: dict[int, int] | None = None, base: int = 100, **shared: Any) -> dict[Any, Any]:
@@ -267,7 +268,7 @@ def test_a_float_whose_very_value_decides_has_no_body() -> None:
     path.asks(X, 0.5)
     path.into(tree, {0: path.op("add", X, 1.0)})
     with pytest.raises(NoBody, match="the very value of a float decides"):
-        tree.body()
+        body_of(tree)
 
 
 def test_what_other_paths_compute_reaches_nothing() -> None:
@@ -288,7 +289,7 @@ def test_what_may_fail_is_in_all_paths_or_there_is_no_body() -> None:
         made = path.op("pinv", X, line="a.py:9") if is_large else X
         path.into(tree, {0: made})
     with pytest.raises(NoBody, match=r"^pinv at a\.py:9 may fail, and some steps do not come there$"):
-        tree.body()
+        body_of(tree)
 
 
 @pytest.mark.parametrize("way", [BREAKS, RETURNS])

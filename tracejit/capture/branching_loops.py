@@ -39,6 +39,7 @@ from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.handlers.symbols import is_symbolic
 from tracejit.capture.loop_emission import LoopResults, emit_loop, room_for
 from tracejit.capture.loop_steps import LIVE_IN, SHARED, RecordingPoint, StepValue, outside_value
+from tracejit.capture.path_body import body_of
 from tracejit.capture.path_tree import (
     BASE,
     GO,
@@ -604,7 +605,7 @@ class LoopRun:
             raise Refused("an item of a list that is more than joined is a variable, too")
         if self.is_nested and not all(map(self.tree.is_full, self.tree.columns)):
             raise Refused("some steps append to a list, or values decide how many steps do, in a loop in a loop")
-        _, graph, places = self.tree.body()
+        _, graph, places = body_of(self.tree)
         interpreter.path_nodes += len(graph.nodes)
         if interpreter.path_nodes > _MOST_NODES:
             raise Refused("there are too many paths, or they are too long")
@@ -744,7 +745,7 @@ class LoopRun:
         """Append the node that stands for all steps, and guards on how they have ended.  Returns the result of the loop.  Raises
         Refused or NoBody."""
         interpreter, tree = self.interpreter, self.tree
-        op, graph, places = tree.body()
+        op, graph, places = body_of(tree)
         carried = tree.carried()
         if tree.has_gradients:
             return self._emit_differentiable(way, graph, places)

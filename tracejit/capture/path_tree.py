@@ -1,51 +1,39 @@
-"""The paths that the steps of a loop take, as a tree, and the body of a loop node that takes any of them.
+"""The paths that the steps of a loop take, as a tree.
 
 A *path* is what one step did, as nodes by their places (`StepNode`), with a guard where a value decided how it goes on.  Two paths
-are the same up to the first guard that came out otherwise; a tree of *segments* holds each common part once.
+are the same up to the first guard that came out otherwise; a tree of *segments* holds each common part once.  The body of a loop node
+that takes any of the paths is built from the tree (path_body.py).
 
-    n0, n1, guard v --True--> n2, n3, end             n0; n1; n2; n3; n4
-                    --False-> n4, end         ->      x = where(v, n3, n4)
-
-The body computes all segments in a row, without jumps, and selects what a step leaves by the values that decide.  A *mask* says
-whether a segment is on the path of the step.  Where a guard has one known outcome, the body has a guard: the mask implies the
-outcome.  So the loop leaves where a step takes a path that nobody has seen, and the selected values are those of the path taken:
-what the others compute (NaN, infinity) reaches nothing.  Where its mask does not hold, a nested loop makes no step, and an operation
-that looks at positions, which may be out of range, looks at positions 0.  Another operation that may raise or leave by itself is
-possible only where all paths have it.
+*Slots* are what a step is given and leaves: the element of a `range`, variables, states of generators, and what `return` in a step
+gives.  Each slot of a tensor has a number beside it that says which object it is: one that the loop was given, or one that a step has
+made.  So what follows the loop knows whether two variables hold one object.
 
 A loop that gradients go through keeps what its steps save for a backward pass, and one whose steps append to lists keeps the items.  So
 it has room for so many steps: it is a node of a fixed number of steps, of which those after the last one leave what they find.  A list
 has a *column* for the first item that each step appends to it, one for the second, and so on.  Beside a column in which some steps
 have no item there is one of bools that says which have.  A slot may hold tensors that require grad and others
 (`y = zeros(3)` before `y = y * weight if ... else y`).  The paths are those of a slot whose tensors do; a bool is carried beside it that
-says whether they do.
-
-*Slots* are what a step is given and leaves: the element of a `range`, variables, states of generators, and what `return` in a step
-gives.  Each slot of a tensor has a number beside it that says which object it is: one that the loop was given, or one that a step has
-made.  So what follows the loop knows whether two variables hold one object."""
+says whether they do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from itertools import zip_longest
 from typing import Any, Final
 
-from tracejit.capture.loop_emission import saving_loop
-from tracejit.capture.loop_steps import LIVE_IN, LOCAL, SHARED, StepNode, StepValue, ValueKind, body_graph
+from tracejit.capture.loop_steps import LIVE_IN, LOCAL, SHARED, StepNode, StepValue, ValueKind
 from tracejit.capture.syntax.pieces import CONTINUES, RETURNS
 from tracejit.core.aval import Aval
-from tracejit.core.dtypes import INTEGER, bool_, int64
-from tracejit.core.op import REGISTRY, Kind, Op
-from tracejit.ir.graph import Body, Graph, Literal, Node
-from tracejit.ir.loop import LOOP_OF_PATHS, WHILE_OF_PATHS
+from tracejit.core.dtypes import bool_, int64
+from tracejit.core.op import REGISTRY, Kind
+from tracejit.ir.graph import Literal, Node
 from tracejit.tensor import Tensor
 
 __all__ = [
-    "BASE", "GO", "MOST_PATHS", "OBJECTS", "OF_SHARED", "WAY", "LoopNode", "LoopRecord", "NoBody", "PathEnd",
-    "PathTree", "Segment", "Slot", "TripCount", "identity", "requires_grad",
+    "BASE", "GO", "HAS_ITEM", "MOST_PATHS", "NUMBER", "OBJECTS", "OF_SHARED", "TRUTH", "WAY", "LoopNode", "LoopRecord", "NoBody",
+    "PathEnd", "PathTree", "Segment", "Slot", "TripCount", "identity", "item_place", "requires_grad", "sources_on_path",
 ]  # fmt: skip
 
 MOST_PATHS: Final = 64
@@ -59,9 +47,9 @@ OBJECTS: Final = 1024
 """The first number of an object that a step makes; the numbers for each step: more than there are slots."""
 OF_SHARED: Final = -2
 """The number of the first object that steps read from before the loop; those of the others are smaller."""
-_HAS: Final[Any] = "has item"
-_TRUTH: Final = Aval((), bool_)
-_NUMBER: Final = Aval((), int64)
+HAS_ITEM: Final[Any] = "has item"
+TRUTH: Final = Aval((), bool_)
+NUMBER: Final = Aval((), int64)
 
 
 def requires_grad(slot: int) -> StepValue:
@@ -403,8 +391,8 @@ class PathTree:
         found: set[tuple[StepValue, StepValue]] = set()
         for path, end in self.all_paths():
             results = [((LIVE_IN, k), x) for k, x in self.results(end)]
-            items = [(_item((n, j)), x) for n, column in enumerate(end.items) for j, x in enumerate(column)]
-            sources = _sources(path, self.grad_of_path(path))
+            items = [(item_place((n, j)), x) for n, column in enumerate(end.items) for j, x in enumerate(column)]
+            sources = sources_on_path(path, self.grad_of_path(path))
             found.update(
                 [(k, j) for j, x in (*results, *items) for k, y in results if k != j and (x == y or y in sources.get(x, ()))]
             )
@@ -506,19 +494,7 @@ class PathTree:
                 guard = StepNode(node, (segment.decided,), node.attributes, True, (), ())
                 waiting.append((following, [*path, guard]))
 
-    # -- the body
-    def body(self) -> tuple[Op, Graph, list[StepValue]]:
-        """(the operation of the loop, the body, the places of its inputs).  The body gives what `carried` says, then columns.  Raises
-        NoBody."""
-        return _Body(self).graph()
-
-    def nodes_to_run(self, segment: Segment) -> list[StepNode]:
-        """The nodes of a segment, where a step comes there: nested loops as nodes of their bodies.  Raises NoBody."""
-        body = _Body(self)
-        for node in segment.nodes:
-            body.node(node, None)
-        return body.nodes
-
+    # -- what the loop node has
     @property
     def has_gradients(self) -> bool:
         """Whether gradients go through the loop."""
@@ -585,7 +561,7 @@ class PathTree:
 
     def items(self) -> list[StepValue]:
         """The places of what the node keeps for lists: of each column the items, and which steps have one, if not all do."""
-        return [x for c in self.columns for x in ([_item(c)] if self.is_full(c) else [_item(c), (_HAS, c)])]
+        return [x for c in self.columns for x in ([item_place(c)] if self.is_full(c) else [item_place(c), (HAS_ITEM, c)])]
 
     def number_of(self, key: Any) -> int:
         """The number of an object that steps read from before the loop."""
@@ -600,8 +576,8 @@ class PathTree:
     def aval_of(self, place: StepValue) -> Aval:
         """What is known of what is carried."""
         if place == GO or place[0] == requires_grad(0)[0]:
-            return _TRUTH
-        return self.slots[place[1]].aval if place[0] == LIVE_IN else _NUMBER
+            return TRUTH
+        return self.slots[place[1]].aval if place[0] == LIVE_IN else NUMBER
 
     def initial(self, place: StepValue) -> int:
         """What the loop carries at first besides what it is given."""
@@ -618,7 +594,7 @@ def _differs(node: StepNode) -> str:
     return f"steps that take the same branches do other things ({node.node.op.name} at {node.node.line})"
 
 
-def _sources(path: Sequence[StepNode], grad: Callable[[StepValue], Any]) -> dict[Any, set[Any]]:
+def sources_on_path(path: Sequence[StepNode], grad: Callable[[StepValue], Any]) -> dict[Any, set[Any]]:
     """By the values that a path computes and that require grad, all those that gradients come to from there."""
     found: dict[Any, set[Any]] = {}
     for node in path:
@@ -648,347 +624,6 @@ def _same_outputs(node: StepNode, known: StepNode) -> dict[StepValue, StepValue]
     return {x: by_name[name] for name, x in zip(node.names, node.outputs, strict=True)}
 
 
-class _Body:
-    """Builds the body of a tree."""
-
-    def __init__(self, tree: PathTree) -> None:
-        self.tree = tree
-        self.nodes: list[StepNode] = []
-        self.kinds: dict[StepValue, ValueKind] = dict(tree.kinds)
-        self.kinds.update({(SHARED, k): kind for k, kind in enumerate(tree.shared_kinds)})
-        self.kinds.update({x: tree.kind_of(x) for x in tree.carried()})
-        self.constants: dict[tuple[type, int], StepValue] = {}
-        self.objects: dict[int, StepValue] = {}  # number among those that a step makes -> the place of the number
-
-    def graph(self) -> tuple[Op, Graph, list[StepValue]]:
-        tree = self.tree
-        carried = tree.carried()
-        go = GO if tree.is_bounded else None
-        outcomes = self._segment(tree.root, go, [])
-        if tree.trips is not None:
-            element: StepValue = (LIVE_IN, 0)
-            following = self._add("add", _NUMBER, element, Literal(tree.trips.step))
-            outcomes[element] = following
-            if not tree.is_counted:
-                stop = Literal(tree.trips.stop) if type(tree.trips.stop) is int else tree.trips.stop
-                inside = self._add("lt" if tree.trips.step > 0 else "gt", _TRUTH, following, stop)
-                outcomes[GO] = self._and(outcomes[GO], inside)
-        outcomes[BASE] = self._add("add", _NUMBER, BASE, Literal(OBJECTS))
-        if go is not None:
-            outcomes.update({x: self._and(go, outcomes[x]) if x == GO else self._select(go, outcomes[x], x) for x in carried})
-        outputs = [self._own(outcomes[x]) for x in carried]
-        for column in tree.columns:
-            outputs += self._column(column, outcomes, go)
-        shared = [(SHARED, k) for k in range(len(tree.shared))]
-        graph, places = body_graph(self.nodes, [*carried, *shared], outputs, self.kinds, kept=carried)
-        if not tree.has_gradients:
-            graph = replace(graph, requires_grad=frozenset())
-        else:
-            self._check_gradients()
-        return LOOP_OF_PATHS if tree.is_bounded or tree.is_counted else WHILE_OF_PATHS, graph, places
-
-    def _column(self, column: tuple[int, int], outcomes: Mapping[Any, Any], go: StepValue | None) -> list[StepValue]:
-        """The item that a step has in a column, zeros if it has none; and a bool that says whether it has one, if that is not always so.
-        outcomes: see `_segment`.  go: whether the step is one of those that are made."""
-        item, has = outcomes[_item(column)], outcomes[_HAS, column]
-        if self.tree.is_full(column):
-            return [self._own(item)]
-        has = has if go is None else self._and(go, has)
-        aval = self.tree.item_kinds[column[0]][0]
-        zeros = self._add("full", aval, Literal(0), shape=aval.shape, dtype=aval.dtype)
-        return [zeros if item is None else self._merge(has, item, zeros), self._own(has)]
-
-    def _check_gradients(self) -> None:
-        """Raises NoBody where a backward pass through the loop would not be that through its steps."""
-        tree = self.tree
-        if tree.takes_gradients:
-            raise NoBody("a step takes gradients, and leaves a tensor that requires grad")
-        if not tree.are_marks_assumed:
-            raise NoBody("a step writes to a tensor that it has made and that requires grad, and that is not so in all steps")
-        if tree.asks_for_grad and (tree.changing_grad() or any(slot.begins_as_leaf for slot in tree.slots)):
-            raise NoBody("a step asks whether a tensor requires grad or is a leaf, and that is not so in all steps")
-        marked = [k for k, slot in enumerate(tree.slots) if slot.requires_grad]
-        changing = {*tree.changing_grad()}
-        items: dict[int, bool] = {}
-        for path, end in tree.all_paths():
-            grad = tree.grad_of_path(path)
-            written = self._written_places(path)
-            for k, x in [(k, x) for k, column in enumerate(end.items) for x in column]:
-                needs = grad(x)
-                is_known = needs is True or not needs or not needs <= changing
-                if not is_known or items.setdefault(k, bool(needs)) != bool(needs):
-                    raise NoBody("some items of a list require grad, and others do not")
-            places = [x for k in marked if grad(x := end.left.get(k, (LIVE_IN, k)))]
-            if len({*places}) < len(places) or any(x[0] == SHARED for x in places):
-                raise NoBody("two variables hold one tensor that requires grad after a step")
-            self._check_items(path, end)
-            for node in path:
-                if isinstance(node, LoopNode):
-                    self._check_nested(node, grad, changing, written)
-                elif any(kind[1] for kind in node.kinds) and (node.is_written or not written.isdisjoint(node.operands)):
-                    raise NoBody(f"{node.node.op.name} at {node.node.line} reads what a step writes to, and requires grad")
-                elif any(kind[1] for kind in node.kinds) and (len(node.outputs) > 1 or node.node.op.vjp_rule is None):
-                    raise NoBody(f"{node.node.op.name} at {node.node.line} gives several tensors, or has no derivative")
-
-    @staticmethod
-    def _check_nested(node: LoopNode, grad: Callable[[StepValue], Any], changing: Collection[int], written: Set[Any]) -> None:
-        """Raises NoBody where a nested loop is given tensors that require grad in some steps alone, or that steps write to."""
-        tree = node.tree
-        starts = [(x, slot.requires_grad) for slot in tree.slots if (x := node.starts[slot.key]) is not None]
-        given = [*starts, *[(x, kind[1]) for x, kind in zip(tree.shared, tree.shared_kinds, strict=True)]]
-
-        def is_as_recorded(x: StepValue, needs: bool) -> bool:
-            found = grad(x)
-            return needs if found is True else not needs if not found else needs and not found <= changing
-
-        if not all(is_as_recorded(x, needs) for x, needs in given):
-            raise NoBody(_requires_grad_at_times(node))
-        if tree.has_gradients and not written.isdisjoint(node.entered):
-            raise NoBody(f"the loop at {node.node.line} reads what a step writes to, and requires grad")
-
-    def _check_items(self, path: Sequence[StepNode], end: PathEnd) -> None:
-        """Raises NoBody where an item that is read by itself is made of a variable in a step, or the other way round: what comes back from
-        one to the other, a hook would see in eager mode, and `autograd.grad` give."""
-        lists = zip(end.items, self.tree.joined, strict=False)
-        items = [x for column, is_joined in lists if not is_joined for x in column]
-        sources = _sources(path, self.tree.grad_of_path(path))
-        for k, x in self.tree.results(end) if items else ():
-            if any(y == x or y in sources.get(x, ()) or x in sources.get(y, ()) for y in items):
-                name = str(self.tree.slots[k].key[1])
-                raise NoBody(
-                    f"an item of a list is made of {name!r} in a step, or the other way round, and both are read after the loop"
-                )
-
-    def _written_places(self, path: Sequence[StepNode]) -> set[Any]:
-        """Tensors from before the loop that steps write to, and views of these."""
-        written: set[Any] = {(LIVE_IN, k) for k, slot in enumerate(self.tree.slots) if slot.holds is object}
-        for node in path:
-            if node.node.op.kind is Kind.VIEW and node.operands[0] in written:
-                written.update(node.outputs)
-        return written
-
-    # -- segments
-    def _segment(self, segment: Segment, mask: StepValue | None, before: Sequence[StepNode]) -> dict[StepValue, StepValue]:
-        """Add the nodes of a segment and of all that follow.  mask: None where each step comes here.  before: the nodes of the path to
-        it.  Returns, by what the loop carries, the place of what a step that comes here leaves; and for columns, the place of its
-        item, None if it has none, and that of whether it has one."""
-        path = [*before, *segment.nodes]
-        for node in segment.nodes:
-            self.node(node, mask)
-        if segment.end is not None:
-            return self._outcome_of_path(segment.end, path)
-        assert segment.decided is not None
-        cases = [(self._holds(segment.decided, expected), x) for expected, x in segment.following.items()]
-        if len(cases) == 2 and all(type(x.value) is bool for x in segment.following):
-            (yes, one), (no, other) = cases
-            outcomes = [self._segment(one, self._and(mask, yes), path), self._segment(other, self._and(mask, no), path)]
-        else:
-            known = cases[0][0]
-            for case, _ in cases[1:]:
-                known = self._add("logical_or", _TRUTH, known, case)
-            self._guard(known if mask is None else self._add("logical_or", _TRUTH, self._not(mask), known), segment.line)
-            is_only = len(cases) == 1
-            outcomes = [self._segment(x, mask if is_only else self._and(mask, case), path) for case, x in cases]
-        result = outcomes[-1]
-        for (case, _), outcome in reversed(list(zip(cases[:-1], outcomes[:-1], strict=True))):
-            result = {x: self._select(case, outcome[x], result[x]) for x in result}
-        return result
-
-    def _outcome_of_path(self, end: PathEnd, path: Sequence[StepNode]) -> dict[StepValue, StepValue]:
-        tree = self.tree
-        left: dict[StepValue, StepValue] = {(LIVE_IN, k): end.left.get(k, (LIVE_IN, k)) for k in range(len(tree.slots))}
-        if not tree.is_counted:
-            left[GO], left[WAY] = self._constant(bool, end.way == CONTINUES), self._constant(int, end.way)
-        first: dict[StepValue, int] = {}
-        for k in range(len(tree.slots)):
-            if tree.is_object(k):
-                place = left[LIVE_IN, k]
-                if place[0] == LIVE_IN:
-                    left[identity(k)] = identity(place[1])
-                elif place[0] == SHARED:
-                    left[identity(k)] = self._constant(int, tree.number_of(tree.shared[place[1]]))
-                else:
-                    left[identity(k)] = self._object(first.setdefault(place, k))
-        items: dict[Any, Any] = {}
-        for k, j in tree.columns:
-            has = k < len(end.items) and j < len(end.items[k])
-            items[_item((k, j))], items[_HAS, (k, j)] = end.items[k][j] if has else None, self._constant(bool, has)
-        grad, changing = tree.grad_of_path(path), tree.changing_grad()
-        for k in changing:
-            needs = grad(left[LIVE_IN, k])
-            if needs is True or (needs and not needs <= {*changing}):
-                left[requires_grad(k)] = self._constant(bool, 1)
-            else:
-                places = [requires_grad(j) for j in sorted(needs or ())]
-                left[requires_grad(k)] = reduce(self._or, places) if places else self._constant(bool, 0)
-        return left | items
-
-    def _object(self, number: int) -> StepValue:
-        """The number of the object that a step makes for a slot."""
-        if number not in self.objects:
-            self.objects[number] = self._add("add", _NUMBER, BASE, Literal(number)) if number else BASE
-        return self.objects[number]
-
-    def node(self, node: StepNode, mask: StepValue | None) -> None:
-        """Add a node of a segment."""
-        if isinstance(node, LoopNode):
-            node = self._nested(node, mask)
-        elif mask is not None and (node.node.may_exit or _looks_at_a_position(node)):
-            node = self._where_it_cannot_fail(node, mask)
-        self.nodes.append(node)
-
-    def _where_it_cannot_fail(self, node: StepNode, mask: StepValue) -> StepNode:
-        """A node that looks at positions, or takes matrices, given positions 0, or identities, where the step is not on this path."""
-        op, operands = node.node.op, list(node.operands)
-        if op.kind is Kind.LAPACK:
-            return replace(node, operands=(self._or_identity(operands[0], mask), *operands[1:]))
-        positions = [k for k, x in enumerate(operands) if k and type(x) is tuple and self._is_integer(x)]
-        if node.node.may_exit and ("raises" not in op.traits or "dynamic shape" in op.traits or not positions):
-            raise NoBody(f"{op.name} at {node.node.line} may fail, and some steps do not come there")
-        for k in positions:
-            aval = self.kinds[operands[k]][0]
-            if not isinstance(aval, Aval):  # a number
-                operands[k], aval = self._add("full", _NUMBER, operands[k], shape=(), dtype=int64), _NUMBER
-            operands[k] = self._add("where", aval, mask, operands[k], Literal(0))
-        return replace(node, operands=tuple(operands))
-
-    def _or_identity(self, place: Any, mask: StepValue) -> StepValue:
-        """Matrices, or the identity where the mask does not hold."""
-        aval = self.kinds[place][0]
-        assert isinstance(aval, Aval)
-        *_, rows, columns = aval.shape
-        one = self._add("eye", Aval((rows, columns), aval.dtype), rows=rows, columns=columns, dtype=aval.dtype)
-        return self._merge(mask, place, one)
-
-    def _is_integer(self, place: StepValue) -> bool:
-        kind = self.kinds[place][0]
-        return kind.dtype.category == INTEGER if isinstance(kind, Aval) else kind.python_type is int
-
-    def _nested(self, node: LoopNode, mask: StepValue | None) -> StepNode:
-        """The node of a nested loop, which has no step where the mask does not hold."""
-        tree = node.tree
-        if tree.has_gradients and tree.changing_grad():
-            raise NoBody(_requires_grad_at_times(node))
-        op, graph, places = tree.body()
-        if tree.is_counted and mask is not None:
-            raise NoBody(f"the loop at {node.node.line} appends items to a list, and some steps do not come there")
-        if not all(map(tree.is_full, tree.columns)):
-            raise NoBody(f"the loop at {node.node.line} appends items to a list in some of its steps, in a loop in a loop")
-        given: dict[StepValue, StepValue] = {
-            GO: self._constant(bool, True) if mask is None else mask,
-            WAY: self._constant(int, 0),
-            BASE: self._constant(int, OBJECTS),
-        }
-        for k, slot in enumerate(tree.slots):
-            start = node.starts[slot.key]
-            zeros: dict[str, Any] = {"shape": slot.aval.shape, "dtype": slot.aval.dtype}
-            given[LIVE_IN, k] = self._add("full", slot.aval, Literal(0), **zeros) if start is None else start
-            given[identity(k)] = self._constant(int, node.begun.get(slot.key, -1))
-        carried = tree.carried()
-        operands: list[Any] = [given[x] if x in given else tree.shared[x[1]] for x in places]
-        names: list[Any] = tree.names()
-        kinds = [(graph.avals[v], v in graph.requires_grad) for v in graph.outputs]  # type: ignore[index]
-        if tree.has_gradients:
-            op, graph, order, kept, _ = saving_loop(graph, len(carried), True, True, tree.pairs_made_of())
-            operands = [*[operands[k] for k in order], *operands[len(carried) :]]
-            rows = [*range(len(carried), len(names))]
-            names = [*[None] * kept, *[names[k] for k in (*order, *rows)], *[None] * (len(graph.outputs) - len(kinds))]
-            before = [(graph.avals[v], v in graph.requires_grad) for v in graph.inputs[:kept]]
-            kinds = [*before, *[(graph.avals[v], v in graph.requires_grad) for v in graph.outputs]]  # type: ignore[index]
-            stacked = [*range(kept), *range(kept + len(carried), len(kinds))]
-        else:
-            stacked = [*range(len(carried), len(kinds))]
-        attributes: dict[str, Any] = {"body": Body(graph), "carried": len(carried)}
-        if op is not WHILE_OF_PATHS:
-            attributes.update(sliced=0, count=node.room, reverse=False)
-        for k in stacked:
-            aval: Any = kinds[k][0]
-            kinds[k] = Aval((node.room, *aval.shape), aval.dtype), kinds[k][1]
-        made = Node(op, (), tuple(sorted(attributes.items())), (), node.node.line)
-        by_name = dict(zip(node.names, node.outputs, strict=True))
-        outputs = [by_name.get(name) or ("unread", (len(self.nodes) << 16) + n) for n, name in enumerate(names)]
-        self.kinds.update(zip(outputs, kinds, strict=True))
-        return StepNode(made, tuple(operands), made.attributes, tree.has_gradients, tuple(outputs), tuple(kinds))
-
-    # -- small nodes
-    def _add(self, name: str, aval: Aval, *operands: Any, requires_grad: bool = False, **attributes: Any) -> StepValue:
-        place: StepValue = ("body", len(self.nodes))
-        node = Node(REGISTRY[name], (), tuple(sorted(attributes.items())), ())
-        self.nodes.append(StepNode(node, operands, node.attributes, None, (place,), ((aval, requires_grad),)))
-        self.kinds[place] = (aval, requires_grad)
-        return place
-
-    def _guard(self, place: StepValue, line: str) -> None:
-        node = Node(REGISTRY["guard"], (), (("expected", Literal(True)),), (), line)
-        self.nodes.append(StepNode(node, (place,), node.attributes, True, (), ()))
-
-    def _constant(self, kind: type, value: int) -> StepValue:
-        key = kind, int(value)
-        if key not in self.constants:
-            aval, given = (_TRUTH, bool(value)) if kind is bool else (_NUMBER, int(value))
-            self.constants[key] = self._add("full", aval, Literal(given), shape=(), dtype=aval.dtype)
-        return self.constants[key]
-
-    def _own(self, place: StepValue) -> StepValue:
-        """A place that the body computes or is given; a shared value is copied."""
-        if place[0] != SHARED:
-            return place
-        aval, requires_grad = self.kinds[place]
-        return self._add("clone", aval, place, requires_grad=requires_grad)
-
-    def _holds(self, decided: StepValue, expected: Literal) -> StepValue:
-        """Whether what decides comes out as expected."""
-        aval = self.kinds[decided][0]
-        if not isinstance(aval, Aval) or type(expected.value) is float:
-            raise NoBody("the very value of a float decides")
-        if aval.shape:
-            decided, aval = self._add("reshape", Aval((), aval.dtype), decided, shape=()), Aval((), aval.dtype)
-        if type(expected.value) is not bool:
-            return self._add("eq", _TRUTH, decided, expected)
-        if aval.dtype is not bool_:
-            decided = self._add("ne", _TRUTH, decided, Literal(0))
-        return decided if expected.value else self._not(decided)
-
-    def _not(self, x: StepValue) -> StepValue:
-        return self._add("logical_not", _TRUTH, x)
-
-    def _or(self, x: StepValue, y: StepValue) -> StepValue:
-        return self._add("logical_or", _TRUTH, x, y)
-
-    def _and(self, mask: StepValue | None, x: StepValue) -> StepValue:
-        if mask is None or mask == self.constants.get((bool, 1)):
-            return x
-        return self._add("logical_and", _TRUTH, mask, x)
-
-    def _select(self, case: StepValue, one: StepValue, other: StepValue) -> StepValue:
-        if one == other or other is None or one is None:
-            return one or other
-        aval = self.kinds[one][0]
-        assert isinstance(aval, Aval)
-        yes, no = self.constants.get((bool, 1)), self.constants.get((bool, 0))
-        if aval == _TRUTH and one == yes:
-            return case if other == no else self._add("logical_or", _TRUTH, case, other)
-        if aval == _TRUTH and one == no:
-            return self._not(case) if other == yes else self._add("logical_and", _TRUTH, self._not(case), other)
-        return self._merge(case, one, other)
-
-    def _merge(self, case: StepValue, one: StepValue, other: StepValue) -> StepValue:
-        """One value where a case holds, another one where it does not."""
-        requires_grad = self.kinds[one][1] or self.kinds[other][1]
-        aval: Any = self.kinds[one][0]
-        return self._add("phi" if requires_grad else "where", aval, case, one, other, requires_grad=requires_grad)
-
-
-def _requires_grad_at_times(node: LoopNode) -> str:
-    return f"the loop at {node.node.line}, in a loop, has a tensor that requires grad, and that is not so in all steps"
-
-
-def _looks_at_a_position(node: StepNode) -> bool:
-    """Whether it looks at the position that an operand says, where a step has made sure that there is one."""
-    op = node.node.op
-    return "position operand" in (op.region or op).traits
-
-
-def _item(column: tuple[int, int]) -> Any:
+def item_place(column: tuple[int, int]) -> Any:
     """The place of the item in a column."""
     return "item", column

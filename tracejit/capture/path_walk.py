@@ -1,6 +1,6 @@
 """Steps of a loop along the paths that are known, with NumPy.
 
-The body of a tree computes all segments, and selects what a step leaves by masks (path_tree.py).  A `PathWalk` branches: it evaluates
+The body of a tree computes all segments, and selects what a step leaves by masks (path_body.py).  A `PathWalk` branches: it evaluates
 the segments on the path of the step, and no others.  So the steps of a recorded call cost what their paths cost.  What a step leaves
 is the same.  A nested loop is evaluated by its body.
 
@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from tracejit.capture.loop_steps import LIVE_IN, LOCAL, SHARED, StepValue
+from tracejit.capture.path_body import nodes_to_run
 from tracejit.capture.path_tree import PathEnd, PathTree, Segment
 from tracejit.core.dtypes import DType
 from tracejit.ir.graph import Literal, Node
@@ -93,7 +94,7 @@ class PathWalk:
     def _nodes(self, segment: Segment) -> NodeRun:
         known = self._ready.get(id(segment))
         if known is None:
-            nodes = self._tree.nodes_to_run(segment)
+            nodes = nodes_to_run(self._tree, segment)
             avals = {place: kind[0] for a in nodes for place, kind in zip(a.outputs, a.kinds, strict=True)}
             made = [Node(a.node.op, a.operands, a.attributes, cast(Any, a.outputs), a.node.line) for a in nodes]
             known = self._ready[id(segment)] = segment, [*segment.nodes], NodeRun(made, avals)
