@@ -402,7 +402,9 @@ class _Absorbing:
 
 def recording_obstacle(function: Any) -> reasons.Reason | None:
     """The reason why `function` cannot be recorded, as far as that is known before it runs; None if nothing is known."""
-    if (profiler := call_hook.obstacle()) is not None:
+    with room(_FRAMES):  # the first time, this looks at how this Python is built
+        profiler = call_hook.obstacle()
+    if profiler is not None:
         return reasons.make("profiler_active", repr(profiler))
     if frames_left() < _LEAST_FRAMES:
         return reasons.make("recursion_limit", f"less than {_LEAST_FRAMES} frames of {sys.getrecursionlimit()} are left")
