@@ -87,13 +87,13 @@ class Accounts:
 
     __slots__ = (
         "_calls_for_room", "_calls_to_earn", "_calls_to_wait", "_code", "_cost", "_debt", "_debts", "_drops", "_errors", "_failures",
-        "_gained", "_granted", "_has_checked_code", "_has_recorded", "_in_debt", "_is_piece", "_losses", "_on_trial",
+        "_gained", "_granted", "_has_checked_code", "_has_recorded", "_in_debt", "_losses", "_on_trial",
         "_paying_calls_for_room", "_retired_gain", "_reviewed", "_search_factor", "_served", "_served_before", "_useless_reviews",
-        "_vain", "_window_calls", "_windows_without_debt", "resting_calls", "waited_calls", "window",
+        "_vain", "_window_calls", "_windows_without_debt", "is_piece", "resting_calls", "waited_calls", "window",
     )  # fmt: skip
 
     def __init__(self, function: Any, is_piece: bool = False) -> None:
-        self._code, self._is_piece = _code(function), is_piece
+        self._code, self.is_piece = _code(function), is_piece
         self._has_checked_code = False
         self._has_recorded = False
         self.resting_calls = ctypes.c_int64(0)
@@ -283,7 +283,7 @@ class Accounts:
         self._calls_to_earn = 0 if beyond < 0 else FIRST_WAIT << min(beyond, _MOST_DOUBLINGS)
         self._vain = self._vain + 1 if served == self._served_before and not is_instance else 1
         self._served_before = served
-        if self._is_piece and self._vain >= _VAIN:
+        if self.is_piece and self._vain >= _VAIN:
             self._calls_to_wait = _VAIN_WAIT << min(self._vain - _VAIN, _MOST_DOUBLINGS)
         if self._in_debt:
             self._on_trial = path

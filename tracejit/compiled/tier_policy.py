@@ -277,7 +277,9 @@ class TierPolicy:
         self._diagnostics.note(reason)
         if not self._is_fullgraph:
             calls = self.accounts.note_failure(lasting)
-            if calls and reason.code not in ("internal_error", "recording_defect"):  # for these report_defect warns
+            is_reported = reason.code in ("internal_error", "recording_defect")  # by report_defect
+            is_by_cutting = self.accounts.is_piece and reason.code == "outside_graph"  # the user has not parted the passes
+            if calls and not is_reported and not is_by_cutting:
                 which = " in calls that none of its recorded paths serves" if self._table.paths else ""
                 self.advise(f"runs eagerly{which}: {sentence(reason)}", reason.where)
             self._rest_for_failure(calls)
