@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from test_path_tree import NUMBER, TRUTH, Path, Step, X, Y, collecting_tree, halved_or_grown, tree_of
 
 import tracejit as T
+from tests.branching_programs import outlined
 from tracejit.capture.loop_steps import LIVE_IN, SHARED
 from tracejit.capture.path_tree import WAY, PathTree, TripCount, identity
 from tracejit.capture.path_walk import PathWalk
@@ -103,6 +104,20 @@ def test_explain_tells_how_often_the_recorded_call_took_each_path() -> None:
     text = " ".join(compiled.explain(verbose=True).split())
     (told,) = re.findall(r"200 steps in the recorded call, by 2 paths, taken (\d+), (\d+) times", text)
     assert sum(map(int, told)) == 200 and min(map(int, told)) > 5, text
+
+
+def test_elements_that_steps_select_are_found_by_the_walk() -> None:
+    def rotated(y: Any) -> Any:
+        for _ in range(100):
+            y = T.stack([y[1] + 0.1, -0.9 * y[0]])
+            if y[0] > 1:
+                y = y * 0.5
+        return y
+
+    compiled = outlined(rotated)
+    for k in (0.0, 0.3, 0.6, 0.9):
+        np.testing.assert_allclose(compiled(T.tensor([1.0, k])).numpy(), rotated(T.tensor([1.0, k])).numpy(), rtol=1e-5)
+    assert compiled.stats.compiled_calls >= 2 and not compiled.reasons, compiled.explain()
 
 
 def test_a_node_that_fails_is_no_step() -> None:

@@ -9,7 +9,7 @@ It must not know what runs the steps."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from tracejit.capture.loop_steps import LIVE_IN, LOCAL, SHARED, StepValue
 from tracejit.capture.path_body import nodes_to_run
 from tracejit.capture.path_tree import PathEnd, PathTree, Segment
 from tracejit.core.dtypes import DType
-from tracejit.ir.graph import Literal, Node
+from tracejit.ir.graph import Literal
 from tracejit.ir.interpreter import NodeFailed
 from tracejit.ir.runner import NodeRun
 from tracejit.tensor import Tensor
@@ -96,7 +96,7 @@ class PathWalk:
         if known is None:
             nodes = nodes_to_run(self._tree, segment)
             avals = {place: kind[0] for a in nodes for place, kind in zip(a.outputs, a.kinds, strict=True)}
-            made = [Node(a.node.op, a.operands, a.attributes, cast(Any, a.outputs), a.node.line) for a in nodes]
+            made = [a.in_graph(_PLACES) for a in nodes]
             known = self._ready[id(segment)] = segment, [*segment.nodes], NodeRun(made, avals)
         return known[2]
 
@@ -137,6 +137,16 @@ class PathWalk:
 def _own(values: _Values, place: StepValue, dtype: DType) -> Any:
     """The array at a place; a copy of a shared one, or a number."""
     return np.array(values[place], dtype.numpy) if place[0] == SHARED else values[place]
+
+
+class _Places(dict[Any, Any]):
+    """Places of values, as the names of these in nodes."""
+
+    def __missing__(self, place: StepValue) -> StepValue:
+        return place
+
+
+_PLACES = _Places()
 
 
 def _is(a: Any, b: Any) -> bool:
