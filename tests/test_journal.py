@@ -217,7 +217,7 @@ def test_what_handlers_keep_stands_in_the_journal_or_follows_from_it() -> None:
     assert unlogged == {
         # Objects and functions that the call has made, and what is known of these: snapshots look at them.
         "Session.created", "Session.keep", "Session._functions", "CallHandlers._followed", "CallHandlers._native",
-        "CallHandlers._prepared", "EffectHandlers.holders_of_stored", "EffectHandlers.exposed_dictionaries", "ContentHandlers.views",
+        "CallHandlers._prepared", "EffectHandlers.holders_of_stored", "ContentHandlers.views",
         "IdentityHandlers.placeless_texts", "IterationHandlers.rows", "Session.loop_stand_ins", "ContentHandlers._empty",
         # Given before the recording begins.
         "CallHandlers.branching_lines",
@@ -226,8 +226,8 @@ def test_what_handlers_keep_stands_in_the_journal_or_follows_from_it() -> None:
         "Session._guarded",
         "Session._symbolic", "Session._variables_of", "Session.instance_reads", "Session.class_reads", "Session.class_misses",
         "Session.plain_classes", "AttributeHandlers._classes", "AttributeHandlers._usual",
-        # What an entry is in the middle of.
-        "Session.performed",
+        # What an entry, or a step of a loop, is in the middle of.
+        "Session.performed", "Session.before_end",
         # Set before the function runs.
         "Session._integers_called", "SizeHandlers.inputs", "SizeHandlers.strides", "SizeHandlers._tensors", "ArrayStoreHandlers._errors",
         # Names of constants, which are in `_constants`, and which one of equal states of an environment is the constant.

@@ -139,8 +139,9 @@ class Recorder(Origins):
         # id of a tensor that stands for another one in steps (branching_loops.py) -> (itself, that one)
         self.loop_stand_ins: dict[int, tuple[Any, Any]] = {}
         # Tensors that may be items of lists which hold copies of them (appended_items.py), each with the line of the loop.
-        self.item_aliases: list[tuple[Tensor, str]] = []
-        self.stacked_lists: list[list[Any]] = []  # lists that the call returns with rows in them (stacked_items.py)
+        self.item_aliases: list[tuple[Tensor, str]] = self.journal.list(Topic.INDEX)
+        # Lists that the call returns with rows in them (stacked_items.py).
+        self.stacked_lists: list[list[Any]] = self.journal.list(Topic.INDEX)
         self.before_end: list[Callable[[], None]] = []  # what steps that run have to do where the recording stops
         self.values = {}
         self.deferred = {}
