@@ -1080,3 +1080,62 @@ def test_gradients_of_gradients_outside_of_the_call_go_through_the_same_steps() 
         for x, y in zip(derivatives(scaled, k), derivatives(compiled, k), strict=True):
             np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=1e-9)
     assert compiled.stats.compiled_calls >= 3, compiled.explain()
+
+
+# -- gradients of gradients to results: what an operation has saved is the result itself, or is made of it
+def saves_its_result(w: Any, n: int) -> Any:
+    h = w * 1.0
+    for _ in range(n):
+        h = (h * w).tanh() if h.sum() > 2 else (h + w).sin()
+    return (h,)
+
+
+def saves_what_it_makes_of_another(w: Any, n: int) -> Any:
+    v, x = w * 1.0, w * 0.5
+    for _ in range(n):
+        v = (v * w).tanh() if v.sum() > 1 else v
+        x = (x + v * v).tanh()
+    return v, x
+
+
+def saves_items(w: Any, n: int) -> Any:
+    h, items = w * 1.0, []
+    for _ in range(n):
+        h = (h * w).tanh() if h.sum() > 2 else (h + w).sin()
+        items.append(h)
+    return T.stack(items), h
+
+
+def second_to_results(results: Any, first: Any, w: Any) -> Any:
+    return T.autograd.grad((first * first).sum(), [w, *results])
+
+
+def second_by_hooks(results: Any, first: Any, w: Any) -> Any:
+    seen: list[Any] = []
+    for x in results:
+        x.register_hook(lambda g: seen.append(g.detach() * 1) or g * 2)
+    (first * first).sum().backward()
+    return [*seen, w.grad]
+
+
+@pytest.mark.parametrize("ask", [second_to_results, second_by_hooks], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("is_inside", [False, True], ids=["outside", "first_inside"])
+@pytest.mark.parametrize("function", [saves_its_result, saves_what_it_makes_of_another, saves_items], ids=lambda f: f.__name__)
+def test_gradients_of_gradients_reach_results_by_what_steps_have_saved(function: Any, is_inside: bool, ask: Any) -> None:
+    def first(results: Any, w: Any) -> Any:
+        return T.autograd.grad(sum((x * x).sum() for x in results), w, create_graph=True)[0]
+
+    def with_gradient(w: Any, n: int) -> Any:
+        results = function(w, n)
+        return results, first(results, w)
+
+    compiled = outlined(with_gradient, function) if is_inside else outlined(function)
+    for k in range(6):
+        found = []
+        for f in (function, compiled):
+            w = weight(k, 3)
+            results, slope = f(w, 6) if f is compiled and is_inside else (f(w, 6), None)
+            found.append([x.detach().numpy() for x in ask(results, first(results, w) if slope is None else slope, w)])
+        for x, y in zip(*found, strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
+    assert compiled.stats.compiled_calls >= 3 and not compiled.reasons, compiled.explain()
