@@ -820,6 +820,14 @@ def states_and_items(x: Any, v: Any, w: Any, n: int) -> Any:
     return x, v, T.stack(items)
 
 
+def scalars(x: Any, v: Any, w: Any, n: int) -> Any:
+    x, v, w = x.sum(), v.sum(), w.sum()
+    for _ in range(n):
+        v = (v * w).tanh()
+        x = (x * v).sin() if x > 1 else x + v
+    return x, v
+
+
 def both_of(k: int, n: int = 9) -> tuple[Any, ...]:
     return weight(k, 3), weight(k + 9, 3), weight(k + 5, 3), n
 
@@ -891,7 +899,9 @@ def after_a_change(results: Any, given: Any) -> Any:  # the steps have saved wha
     [by_leaves, by_the_other, by_both, hooks, retained, not_entered, twice_by_one, after_a_change],
     ids=lambda f: f.__name__,
 )
-@pytest.mark.parametrize(("function", "n"), [(bounced, 0), (states_and_items, 7)], ids=["bounced", "items"])
+@pytest.mark.parametrize(
+    ("function", "n"), [(bounced, 0), (states_and_items, 7), (scalars, 6)], ids=["bounced", "items", "scalars"]
+)
 def test_a_result_has_the_gradients_of_the_step_that_made_another_one_of_it(function: Any, n: int, ask: Any) -> None:
     compiled, kinds = outlined(function), set()
     for k in range(9):
