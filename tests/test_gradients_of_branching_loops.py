@@ -1061,6 +1061,43 @@ def test_what_stops_a_recording_after_the_loop_leaves_its_tape() -> None:
         assert_same(outcome(after_the_loop, (weight(k, 3), 8), k), outcome(compiled, (weight(k, 3), 8), k), exact=True)
 
 
+def writes_to_two_variables(a: Any, w: Any, n: int) -> Any:
+    h = v = a
+    for _ in range(n):
+        v *= 0.5
+        h = h * w if h.sum() > 1 else h + w * h
+    return h
+
+
+def reads_items(xs: Any, w: Any, n: int) -> Any:
+    h = w * 1.0
+    for x in xs:
+        h = h * w * x if h.sum() > 1 else h + w * x
+        print("rare")
+    xs[0].mul_(0.5)
+    return h
+
+
+def begins_with_a_view(a: Any, w: Any, n: int) -> Any:
+    h = a[:]
+    for _ in range(n):
+        h = h * w if h.sum() > 1 else h + w * h
+        print("rare")
+    a.mul_(0.5)
+    return h
+
+
+@pytest.mark.parametrize("function", [writes_to_two_variables, reads_items, begins_with_a_view], ids=lambda f: f.__name__)
+def test_where_a_recording_stops_what_a_step_has_saved_must_not_change(function: Any, capsys: Any) -> None:
+    compiled = outlined(function)
+    for k in range(4):
+        for f in (function, compiled):
+            a = [normal(k + j, 3) for j in range(5)] if function is reads_items else normal(k, 3)
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                f(a, weight(k, 3), 5).sum().backward()
+    assert compiled.reasons
+
+
 # -- gradients of gradients
 def second_order(w: Any, n: int) -> Any:
     h = w * 1.0
