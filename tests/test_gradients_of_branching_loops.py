@@ -820,6 +820,14 @@ def states_and_items(x: Any, v: Any, w: Any, n: int) -> Any:
     return x, v, T.stack(items)
 
 
+def scalars(x: Any, v: Any, w: Any, n: int) -> Any:
+    x, v, w = x.sum(), v.sum(), w.sum()
+    for _ in range(n):
+        v = (v * w).tanh()
+        x = (x * v).sin() if x > 1 else x + v
+    return x, v
+
+
 def both_of(k: int, n: int = 9) -> tuple[Any, ...]:
     return weight(k, 3), weight(k + 9, 3), weight(k + 5, 3), n
 
@@ -891,7 +899,9 @@ def after_a_change(results: Any, given: Any) -> Any:  # the steps have saved wha
     [by_leaves, by_the_other, by_both, hooks, retained, not_entered, twice_by_one, after_a_change],
     ids=lambda f: f.__name__,
 )
-@pytest.mark.parametrize(("function", "n"), [(bounced, 0), (states_and_items, 7)], ids=["bounced", "items"])
+@pytest.mark.parametrize(
+    ("function", "n"), [(bounced, 0), (states_and_items, 7), (scalars, 6)], ids=["bounced", "items", "scalars"]
+)
 def test_a_result_has_the_gradients_of_the_step_that_made_another_one_of_it(function: Any, n: int, ask: Any) -> None:
     compiled, kinds = outlined(function), set()
     for k in range(9):
@@ -1051,6 +1061,43 @@ def test_what_stops_a_recording_after_the_loop_leaves_its_tape() -> None:
         assert_same(outcome(after_the_loop, (weight(k, 3), 8), k), outcome(compiled, (weight(k, 3), 8), k), exact=True)
 
 
+def writes_to_two_variables(a: Any, w: Any, n: int) -> Any:
+    h = v = a
+    for _ in range(n):
+        v *= 0.5
+        h = h * w if h.sum() > 1 else h + w * h
+    return h
+
+
+def reads_items(xs: Any, w: Any, n: int) -> Any:
+    h = w * 1.0
+    for x in xs:
+        h = h * w * x if h.sum() > 1 else h + w * x
+        print("rare")
+    xs[0].mul_(0.5)
+    return h
+
+
+def begins_with_a_view(a: Any, w: Any, n: int) -> Any:
+    h = a[:]
+    for _ in range(n):
+        h = h * w if h.sum() > 1 else h + w * h
+        print("rare")
+    a.mul_(0.5)
+    return h
+
+
+@pytest.mark.parametrize("function", [writes_to_two_variables, reads_items, begins_with_a_view], ids=lambda f: f.__name__)
+def test_where_a_recording_stops_what_a_step_has_saved_must_not_change(function: Any, capsys: Any) -> None:
+    compiled = outlined(function)
+    for k in range(4):
+        for f in (function, compiled):
+            a = [normal(k + j, 3) for j in range(5)] if function is reads_items else normal(k, 3)
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                f(a, weight(k, 3), 5).sum().backward()
+    assert compiled.reasons
+
+
 # -- gradients of gradients
 def second_order(w: Any, n: int) -> Any:
     h = w * 1.0
@@ -1080,3 +1127,62 @@ def test_gradients_of_gradients_outside_of_the_call_go_through_the_same_steps() 
         for x, y in zip(derivatives(scaled, k), derivatives(compiled, k), strict=True):
             np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=1e-9)
     assert compiled.stats.compiled_calls >= 3, compiled.explain()
+
+
+# -- gradients of gradients to results: what an operation has saved is the result itself, or is made of it
+def saves_its_result(w: Any, n: int) -> Any:
+    h = w * 1.0
+    for _ in range(n):
+        h = (h * w).tanh() if h.sum() > 2 else (h + w).sin()
+    return (h,)
+
+
+def saves_what_it_makes_of_another(w: Any, n: int) -> Any:
+    v, x = w * 1.0, w * 0.5
+    for _ in range(n):
+        v = (v * w).tanh() if v.sum() > 1 else v
+        x = (x + v * v).tanh()
+    return v, x
+
+
+def saves_items(w: Any, n: int) -> Any:
+    h, items = w * 1.0, []
+    for _ in range(n):
+        h = (h * w).tanh() if h.sum() > 2 else (h + w).sin()
+        items.append(h)
+    return T.stack(items), h
+
+
+def second_to_results(results: Any, first: Any, w: Any) -> Any:
+    return T.autograd.grad((first * first).sum(), [w, *results])
+
+
+def second_by_hooks(results: Any, first: Any, w: Any) -> Any:
+    seen: list[Any] = []
+    for x in results:
+        x.register_hook(lambda g: seen.append(g.detach() * 1) or g * 2)
+    (first * first).sum().backward()
+    return [*seen, w.grad]
+
+
+@pytest.mark.parametrize("ask", [second_to_results, second_by_hooks], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("is_inside", [False, True], ids=["outside", "first_inside"])
+@pytest.mark.parametrize("function", [saves_its_result, saves_what_it_makes_of_another, saves_items], ids=lambda f: f.__name__)
+def test_gradients_of_gradients_reach_results_by_what_steps_have_saved(function: Any, is_inside: bool, ask: Any) -> None:
+    def first(results: Any, w: Any) -> Any:
+        return T.autograd.grad(sum((x * x).sum() for x in results), w, create_graph=True)[0]
+
+    def with_gradient(w: Any, n: int) -> Any:
+        results = function(w, n)
+        return results, first(results, w)
+
+    compiled = outlined(with_gradient, function) if is_inside else outlined(function)
+    for k in range(6):
+        found = []
+        for f in (function, compiled):
+            w = weight(k, 3)
+            results, slope = f(w, 6) if f is compiled and is_inside else (f(w, 6), None)
+            found.append([x.detach().numpy() for x in ask(results, first(results, w) if slope is None else slope, w)])
+        for x, y in zip(*found, strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
+    assert compiled.stats.compiled_calls >= 3 and not compiled.reasons, compiled.explain()

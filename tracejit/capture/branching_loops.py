@@ -86,7 +86,7 @@ from tracejit.core.op import REGISTRY, Kind
 from tracejit.ir.graph import Body, Graph, Node
 from tracejit.ops.movement.views import detach
 from tracejit.tensor import Tensor
-from tracejit.tensor.base import wrap
+from tracejit.tensor.base import storage_of, wrap
 
 if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
@@ -548,6 +548,8 @@ class LoopRun:
             if self.tree.is_object(k):
                 before = self.real_object(self.objects[k])
                 real = known.setdefault(self.objects[k], x if before is None else before)
+                if x._array is real._array:  # what it saves on the tape is changed where the memory is
+                    x._storage = storage_of(real)
                 self.recorder.loop_stand_ins[id(x)] = x, real
         return result
 

@@ -21,7 +21,7 @@ from tracejit.capture.step_paths import NUMBERS, Refused, check_tensor, number_t
 from tracejit.core.array_constant import ArrayConstant
 from tracejit.core.op import REGISTRY
 from tracejit.tensor import Tensor
-from tracejit.tensor.base import wrap
+from tracejit.tensor.base import storage_of, wrap
 
 if TYPE_CHECKING:
     from tracejit.capture.tensors import RecordingInterpreter
@@ -107,6 +107,7 @@ class GatheredItems:
         def at(k: Any) -> Any:
             row, item = recorder.containers.get_item(rows, k), items[plain(k)]
             stand_in, value = recorder.mark_created(wrap(item._array)), interpreter.values[id(row)]
+            stand_in._storage = storage_of(item)
             interpreter.values[id(stand_in)], interpreter.defined[value] = value, stand_in
             recorder.keep += [row, stand_in]
             return self._standing_for(item, stand_in)

@@ -80,7 +80,7 @@ class _Steps:
         order = range(self.count - 1, -1, -1) if self.reverse else range(self.count)
         for i in order:
             self.edges = dict(zip(inputs, (*state, *[None] * self.sliced, *loop.edges[carried + self.sliced :]), strict=True))
-            values = [end if i == order[-1] else rows[i - 1 if self.reverse else i + 1] for rows, end in self.after]
+            values = [end if i == order[-1] else rows[i - 1 if self.reverse else i + 1, ...] for rows, end in self.after]
             given = [*values, *[x[i, ...] for x in self.rows], *self.others]
             self.arrays = dict(zip(self.read, interpret(self.contents, given), strict=True))
             for column, edge in zip(history, state, strict=False):

@@ -140,15 +140,18 @@ def _loop(kept: int, saved: Saved | None, exits_alike: bool) -> Op:
     return op
 
 
+@cache
 def results_made_of(op: Op) -> dict[int, list[int]] | None:
-    """The outputs of a loop of paths of which others may be made in its last step -> these.  None for any other primitive."""
+    """The outputs of a loop of paths of which others may be made in its last step -> these.  What is kept of the steps may be made of any
+    result: it holds what the last one has saved.  Only gradients of gradients arrive there.  None for any other primitive."""
     if op not in SAVED or leaves_by_step(op):
         return None
     kept, saved = SAVED[op]
-    found: dict[int, list[int]] = {}
+    end = kept + saved.results
+    found = {i: [*range(kept), *range(end, end + saved.residuals)] for i in range(kept, end)}
     for i, k in saved.made_of:
-        found.setdefault(kept + i, []).append(kept + k)
-    return found
+        found[kept + i].append(kept + k)
+    return {i: others for i, others in found.items() if others}
 
 
 def _while_rule(*avals: Any, body: Body, carried: int) -> tuple[Aval, ...]:

@@ -35,7 +35,10 @@ class BackwardPaths:
 
     def __init__(self, graph: Graph, active: AbstractSet[int], present: Sequence[bool], targets: Iterable[int]) -> None:
         bits = {v: 1 << i for i, v in enumerate(dict.fromkeys(targets))}
-        entered = {id(node) for node in visited_nodes(graph, active, present)}
+        visited = visited_nodes(graph, active, present)
+        entered = {id(node) for node in visited}
+        arriving = {x for node in visited for x in gradient_operands(node, active)}
+        arriving.update([v for v, there in zip(graph.outputs, present, strict=True) if there and type(v) is int])
         self.steps: list[BackwardStep] = []
         self._number: dict[int, int] = {}  # value -> the step that made it
         for position, node in enumerate(graph.nodes):
@@ -48,8 +51,9 @@ class BackwardPaths:
                 reach |= bits.get(x, 0)
             for i in before:
                 reach |= self.steps[i].reach
-            for k in results_made_of(node.op) or ():  # another result leads to it
-                reach |= bits.get(node.outputs[k], 0)
+            for k, others in (results_made_of(node.op) or {}).items():  # another result leads to it
+                if any(node.outputs[i] in arriving for i in others):
+                    reach |= bits.get(node.outputs[k], 0)
             self._number.update(dict.fromkeys(node.outputs, len(self.steps)))
             self.steps.append(BackwardStep(position, before, reach))
         made = [self._number.get(v) for v, there in zip(graph.outputs, present, strict=True) if there and type(v) is int]
