@@ -109,10 +109,10 @@ def test_slots_that_do_not_have_the_machine_code_of_an_entry_are_filled_by_the_n
 def test_a_function_in_pieces_has_no_entries_and_is_fresh_when_it_is_redefined() -> None:
     def function(xs: list[T.Tensor]) -> T.Tensor:
         total = T.zeros(2)
-        sign = ""  # a text, which no node of the program carries
+        last = xs[0]
         for x in xs:
-            sign = "+" if x.sum() > 0 else "-"
-            total = total * 2 if sign == "+" else total - x
+            total = total * 2 if x.sum() > 0 else total - last
+            last = x  # an item of the list, which no node of the program carries on
         return total
 
     def call(k: int) -> None:
