@@ -35,7 +35,6 @@ from tracejit.capture.path_tree import (
     identity,
     item_place,
     requires_grad,
-    sources_on_path,
 )  # fmt: skip
 from tracejit.capture.syntax.pieces import CONTINUES
 from tracejit.core.aval import Aval
@@ -134,7 +133,7 @@ class _Body:
             places = [x for k in marked if grad(x := end.left.get(k, (LIVE_IN, k)))]
             if len({*places}) < len(places) or any(x[0] == SHARED for x in places):
                 raise NoBody("two variables hold one tensor that requires grad after a step")
-            self._check_items(path, end)
+            self._check_items(end, grad)
             for node in path:
                 if isinstance(node, LoopNode):
                     self._check_nested(node, grad, changing, written)
@@ -159,18 +158,12 @@ class _Body:
         if tree.has_gradients and not written.isdisjoint(node.entered):
             raise NoBody(f"the loop at {node.node.line} reads what a step writes to, and requires grad")
 
-    def _check_items(self, path: Sequence[StepNode], end: PathEnd) -> None:
-        """Raises NoBody where an item that is read by itself is made of a variable in a step, or the other way round: what comes back from
-        one to the other, a hook would see in eager mode, and `autograd.grad` give."""
-        lists = zip(end.items, self.tree.joined, strict=False)
-        items = [x for column, is_joined in lists if not is_joined for x in column]
-        sources = sources_on_path(path, self.tree.grad_of_path(path))
-        for k, x in self.tree.results(end) if items else ():
-            if any(y == x or y in sources.get(x, ()) or x in sources.get(y, ()) for y in items):
-                name = str(self.tree.slots[k].key[1])
-                raise NoBody(
-                    f"an item of a list is made of {name!r} in a step, or the other way round, and both are read after the loop"
-                )
+    def _check_items(self, end: PathEnd, grad: Callable[[StepValue], Any]) -> None:
+        """Raises NoBody where items that require grad are read one by one: hooks see these, and gradients of gradients may be taken by
+        them, for which they would have to be positions of steps."""
+        for column, is_joined in zip(end.items, self.tree.joined, strict=False):
+            if not is_joined and any(grad(x) for x in column):
+                raise NoBody("items of a list require grad, and are read one by one after the loop: read `stack` of them")
 
     def _written_places(self, path: Sequence[StepNode]) -> set[Any]:
         """Tensors from before the loop that steps write to, and views of these."""
