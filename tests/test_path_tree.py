@@ -550,3 +550,15 @@ def test_a_body_does_what_the_path_of_its_outcomes_does_or_leaves(decision: Any,
             else:
                 with pytest.raises(NodeFailed):
                     step(*x)
+
+
+def test_a_column_is_not_full_where_a_path_that_was_forgotten_appends_nothing() -> None:
+    tree = PathTree("loop", [Slot(("x",), Aval((), float64), Tensor)], TripCount(1, 9), 9)
+    item = PathEnd(CONTINUES, {}, (((LIVE_IN, 0),),))
+    tree.insert([], PathEnd(CONTINUES, {}, ((),)), lambda x: x)
+    tree.clear()
+    assert not tree.insert([], item, lambda x: x)
+    assert tree.columns == [(0, 0)] and not tree.is_full((0, 0))
+    other = PathTree("loop", [Slot(("x",), Aval((), float64), Tensor)], TripCount(1, 9), 9)
+    assert not other.insert([], item, lambda x: x)
+    assert other.is_full((0, 0))

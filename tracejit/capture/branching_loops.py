@@ -596,8 +596,11 @@ class LoopRun:
             return self.tree.insert(outcome.path, outcome.end, outside)
 
         why = insert()
-        # Tensors may have become those of slots, or a nested loop is another one.  The tape needs the paths of all steps.
-        if why and self.restarts < _MOST_RESTARTS and not self.tree.has_gradients:
+        # Tensors may have become those of slots, or a nested loop is another one.  The paths of all steps are needed by the tape, and where
+        # items may be other objects.
+        lists = [*self.tree.item_kinds]
+        needs_all = self.tree.has_gradients or self.tree.items_from_before(lists) or self.tree.holds_items(lists)
+        if why and self.restarts < _MOST_RESTARTS and not needs_all:
             self.restarts += 1
             self.tree.clear()
             why = insert()

@@ -232,6 +232,7 @@ class PathTree:
         self.kinds: dict[StepValue, ValueKind] = {}  # of local values
         self.paths = 0
         self.widths: list[int] = []  # for each list, the most items that a step appends to it
+        self._forgotten: list[list[int]] = []  # for each path that was forgotten, how many items it appends to each list
         self.item_kinds: dict[int, tuple[Aval, type]] = {}  # by lists, of what they hold: as of a slot
         self.ends_early = False  # whether some path is the last one
         self.takes_gradients = False  # whether some step does
@@ -475,7 +476,8 @@ class PathTree:
         return other
 
     def clear(self) -> None:
-        """Forget all paths, and what they share."""
+        """Forget all paths, and what they share, but for how many items they append: steps have appended them."""
+        self._forgotten = [*self._forgotten, *[[*map(len, end.items)] for _, end in self.all_paths()]]
         self.root, self.kinds, self.paths, self.ends_early = Segment(), {}, 0, False
         self._changing, self._has_items_with_grad = None, False
         kept = 1 if self.trips is not None and type(self.trips.stop) is tuple else 0  # the number that ends the loop comes first
@@ -508,7 +510,8 @@ class PathTree:
     def is_full(self, column: tuple[int, int]) -> bool:
         """Whether each step of the node has an item in a column."""
         k, j = column
-        return self.is_counted and all(k < len(end.items) and j < len(end.items[k]) for _, end in self.all_paths())
+        counts = [*self._forgotten, *[[*map(len, end.items)] for _, end in self.all_paths()]]
+        return self.is_counted and all(k < len(x) and j < x[k] for x in counts)
 
     def holds_items(self, lists: Collection[int]) -> list[int]:
         """The slots that are read after the loop and may hold items of these lists then."""
