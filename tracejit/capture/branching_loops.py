@@ -5,23 +5,22 @@ Then each step is a call of a function:
 
 1. What the step is given stands in *slots* (path_tree.py): tensors and numbers of the variables that steps assign to, the element,
    states of generators.
-2. If the paths known so far serve the step, the body made of them computes what it leaves (the interpreter's meaning of the node,
-   ir/interpreter.py); Python does not run.
+2. If one of the paths known so far serves the step, the nodes of that path compute what it leaves (path_walk.py); Python does not run.
 3. Else the step runs in Python, on stand-ins of what is in the slots, and is recorded.  Its nodes are taken back and become a path of
    the tree (step_paths.py).
 4. After the last step one node is appended, which stands for all steps.  Guards follow it: how the loop has ended, and which
    variables hold which objects.
 
-A step may do nothing but compute, read, draw, and append items to lists (appended_items.py); it has to leave tensors of the kind that
-it was given, numbers, and tuples of such.  A first step that leaves other kinds (`best = None` before the loop) stays outside of the node.
-Where a step does anything else, the recording stops with the reason, and the rest of the call is as in eager mode.  The rest of that
-step still finds stand-ins in its variables, on the memory of what they stand for; what follows finds what they stand for.
+A step may do nothing but compute, read, draw, store in places that it has in its source (step_places.py), and append items to lists
+(appended_items.py); it has to leave tensors of the kind that it was given, numbers, and tuples of such.  A first step that leaves other
+kinds (`best = None` before the loop) stays outside of the node.  Where a step does anything else, the recording stops with the reason,
+and the rest of the call is as in eager mode (stopped_loop.py).
 
 Nested loops are nodes of the path of a step, with a tree of their own; runs of one loop in different steps share it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import FunctionType
@@ -33,8 +32,6 @@ from tracejit.capture.appended_items import AppendedItems
 from tracejit.capture.call_sites import user_line
 from tracejit.capture.defects import stop_for_defect
 from tracejit.capture.gathered_items import GatheredItems
-from tracejit.capture.handlers.base import ABSENT
-from tracejit.capture.handlers.effects import MethodCall
 from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.handlers.symbols import is_symbolic
 from tracejit.capture.loop_emission import LoopResults, emit_loop, room_for
@@ -55,7 +52,7 @@ from tracejit.capture.path_tree import (
     requires_grad,
 )
 from tracejit.capture.path_walk import PathWalk
-from tracejit.capture.python_steps import elements_without_end, plain_elements, run_steps
+from tracejit.capture.python_steps import plain_elements, run_steps
 from tracejit.capture.snapshots import Snapshot
 from tracejit.capture.step_elements import Elements, header_value, step_elements
 from tracejit.capture.step_paths import (
@@ -76,6 +73,7 @@ from tracejit.capture.step_paths import (
 )
 from tracejit.capture.step_places import StepPlace, places_of_step
 from tracejit.capture.steps_on_tape import StepsOnTape
+from tracejit.capture.stopped_loop import StoppedLoop
 from tracejit.capture.syntax.loops import UNBOUND
 from tracejit.capture.syntax.outlined_loops import NO_STEP, RAISES, WAYS, WHILE, OutlinedLoop
 from tracejit.capture.syntax.pieces import CONTINUES, RETURNS
@@ -136,7 +134,7 @@ def run_outlined_loop(
         if not why and run.is_worth_a_node():
             return run.steps()
         if loop.branches and not run.is_nested:
-            return run.refuse_elements(plain_elements(pattern, header), why)
+            return run.stopped.refuse_elements(plain_elements(pattern, header), why)
     finally:
         recorder.native_depth = run.depth
     iterable = header_value(pattern, iter(header), lambda f, given, named: recorder.calls.call(f, tuple(given), named))
@@ -174,6 +172,7 @@ class LoopRun:
         self.depth = self.recorder.native_depth
         self.is_nested = interpreter.loops_around > 0
         self.items = AppendedItems(self)
+        self.stopped = StoppedLoop(self)
 
     def is_held(self, k: int) -> bool:
         """Whether it matters which objects the items of a list are."""
@@ -185,12 +184,12 @@ class LoopRun:
         may_give_up, branches.may_give_up = branches.may_give_up, False
         self.interpreter.loops_around += 1
         try:
-            return self._of_program(lambda: self.recorder.calls.call(self.function, given, {}))
+            return self.of_program(lambda: self.recorder.calls.call(self.function, given, {}))
         finally:
             self.interpreter.loops_around -= 1
             branches.may_give_up = may_give_up
 
-    def _of_program(self, action: Callable[[], Any]) -> Any:
+    def of_program(self, action: Callable[[], Any]) -> Any:
         """The result of what is the program's own, in the middle of what is not."""
         recorder = self.recorder
         depth, recorder.native_depth = recorder.native_depth, self.depth
@@ -240,13 +239,13 @@ class LoopRun:
         try:
             self._fill_slots()
         except Refused as refusal:
-            return self._refuse(str(refusal), None)
+            return self.stopped.refuse(str(refusal), None)
         while True:
             try:
                 ended = None if self.body is None else self.recorder.unwatched(partial(quietly, self._follow))
             except Exception as error:
                 stop_for_defect(self.recorder, error)
-                return self._steps_in_python(self._remaining(done=False))
+                return self.stopped.steps_in_python(self.stopped.remaining(done=False))
             result = self._after(ended) if ended is not None else self._record_step()
             if result is not None:
                 return result
@@ -342,7 +341,7 @@ class LoopRun:
             known.append((name, x))
         return k
 
-    def _value(self, k: int, known: dict[int, Tensor]) -> Any:
+    def value_of_slot(self, k: int, known: dict[int, Tensor]) -> Any:
         """What a slot holds, as a plain value.  known: tensors that have been made, by the numbers of objects."""
         holds = self.tree.slots[k].holds
         if holds in NUMBERS:
@@ -401,8 +400,8 @@ class LoopRun:
             stand_ins = self._stand_ins()
         except Exception as error:
             stop_for_defect(recorder, error)
-            return self._steps_in_python(self._remaining(done=False))
-        recorder.before_end.append(partial(self._hand_over_stored, stand_ins))
+            return self.stopped.steps_in_python(self.stopped.remaining(done=False))
+        recorder.before_end.append(partial(self.stopped.hand_over_stored, stand_ins))
         try:
             return self._recorded(outer, stand_ins, states, guarded)
         finally:
@@ -423,7 +422,7 @@ class LoopRun:
             given = self._arguments(stand_ins)
         except Exception as error:
             stop_for_defect(recorder, error)
-            return self._steps_in_python(self._remaining(done=False))
+            return self.stopped.steps_in_python(self.stopped.remaining(done=False))
         asked_before, interpreter.asked_for_grad = interpreter.asked_for_grad, False
         around, interpreter.contents_before = interpreter.contents_before, self.contents_before
         before_write, interpreter.before_write = interpreter.before_write, self.tape.before_write
@@ -432,9 +431,9 @@ class LoopRun:
             named, values = self.step(*given)
         except BaseException as error:
             recorder.stop("outlined_loop", f"the loop at {self.line}: a step has raised an error")
-            originals = self._originals(stand_ins)
-            self._hand_over_states(stand_ins, originals)
-            error.args = self._original(error.args, originals, set())
+            originals = self.stopped.originals(stand_ins)
+            self.stopped.hand_over_states(stand_ins, originals)
+            error.args = self.stopped.original(error.args, originals, set())
             raise
         finally:
             interpreter.contents_before, interpreter.before_write = around, before_write
@@ -445,9 +444,9 @@ class LoopRun:
         way = WAYS.index(named)
         if way == RAISES:
             recorder.stop("raised", f"{type(values[-1]).__name__} in a step of the loop at {self.line}")
-            values[-1].args = self._original(values[-1].args, self._originals(stand_ins), set())
+            values[-1].args = self.stopped.original(values[-1].args, self.stopped.originals(stand_ins), set())
         if recorder.stopped:
-            return self._go_on(way, values, stand_ins)
+            return self.stopped.go_on(way, values, stand_ins)
         left = {name: place.value(recorder) for name, place in self.places.items()}
         try:
             if isinstance(before, str):
@@ -462,10 +461,10 @@ class LoopRun:
             self._take_back(outer, stand_ins, states, guarded)
         except (Refused, NoBody) as refusal:
             recorder.stop("outlined_loop", f"the loop at {self.line}: {refusal}")
-            return self._go_on(way, values, stand_ins)
+            return self.stopped.go_on(way, values, stand_ins)
         except Exception as error:
             stop_for_defect(recorder, error)
-            return self._go_on(way, values, stand_ins)
+            return self.stopped.go_on(way, values, stand_ins)
         self._assign(outcome)
         return self._after(way)
 
@@ -559,7 +558,7 @@ class LoopRun:
         define = recorder.extracted_numbers.define_element
         if self.elements is not None:
             number, at = define(stand_ins[0], int(self.arrays[0])), self.elements.at
-            given.append(self._of_program(lambda: at(number)))
+            given.append(self.of_program(lambda: at(number)))
         for name in self.loop.live_ins:
             if name in self.carried:
                 form, slots = self.carried[name]
@@ -731,14 +730,14 @@ class LoopRun:
             return None
         self._store_states()
         if self.recorder.stopped:
-            return way, self._plain_result(way)
+            return way, self.stopped.plain_result(way)
         try:
             return self._emit(way)
         except (Refused, NoBody) as refusal:
-            return self._refuse(str(refusal), way)
+            return self.stopped.refuse(str(refusal), way)
         except Exception as error:
             stop_for_defect(self.recorder, error)
-            return way, self._plain_result(way)
+            return way, self.stopped.plain_result(way)
 
     def _is_inside(self) -> bool:
         """Whether there is a next element."""
@@ -918,147 +917,16 @@ class LoopRun:
         stored = {k for _, end in tree.all_paths() for k in end.left}
         for name in self.places.keys() & self.carried.keys():
             if not stored.isdisjoint(self.carried[name].slots):
-                self.places[name].store(self.recorder, self._variable(name, by_key, value_of_slot, self.recorder))
+                self.places[name].store(self.recorder, self.variable(name, by_key, value_of_slot, self.recorder))
         if way == RETURNS:
             leaves = [value_of_slot(k) for key, k in by_key.items() if key[0] == "return"]
             return way, put_together(self.recorder, self.template, iter(leaves))
-        left = [self._variable(x, by_key, value_of_slot, self.recorder) for x in self.loop.live_outs]
+        left = [self.variable(x, by_key, value_of_slot, self.recorder) for x in self.loop.live_outs]
         return way, self.recorder.mark_created((*left, *self.items.lists(rows, held)))
 
-    def _variable(self, name: str, by_key: dict[Any, int], value: Callable[[int], Any], recorder: Recorder | None = None) -> Any:
+    def variable(self, name: str, by_key: dict[Any, int], value: Callable[[int], Any], recorder: Recorder | None = None) -> Any:
         """What a variable holds in the end.  value: what a slot does.  recorder: None where nothing is recorded any more."""
         if name in self.carried:
             form, slots = self.carried[name]
             return put_together(recorder, form, map(value, slots))
         return value(by_key["variable", name]) if ("variable", name) in by_key else self.fixed.get(name, UNBOUND)
-
-    # -- where the recording stops
-    def _refuse(self, why: str, way: int | None) -> tuple[int, Any]:
-        """Stop the recording, and make the remaining steps in Python.  way: how the last step has ended; None before the first."""
-        self.recorder.stop("outlined_loop", f"the loop at {self.line}: {why}")
-        return self._steps_in_python(self._remaining(first=True)) if way is None else (way, self._plain_result(way))
-
-    def refuse_elements(self, elements: Iterator[Any], why: str) -> tuple[int, Any]:
-        """Stop the recording, since a node cannot go over these elements, and make all steps in Python."""
-        self.recorder.stop("outlined_loop", f"the loop at {self.line}: {why}")
-        return self._steps_in_python(elements)
-
-    def _steps_in_python(
-        self, elements: Iterator[Any], done: tuple[int, Any] | None = None, known: dict[int, Tensor] | None = None
-    ) -> tuple[int, Any]:
-        """Make the steps for these elements in Python.  done: see `run_steps`.  known: objects, by their numbers."""
-        known = {} if known is None else known
-        variables = self._plain_variables(known)
-        items = self.items.plain(known)
-        for name in self.places.keys() & self.carried.keys() if done is None else ():
-            self.places[name].put(variables[name])
-        return self._of_program(  # type: ignore[no-any-return]
-            lambda: run_steps(self.loop, self.function, elements, variables, done, items)
-        )
-
-    def _go_on(self, way: int, values: Any, stand_ins: Sequence[Tensor]) -> tuple[int, Any]:
-        """Make the remaining steps in Python, after one that has ended so."""
-        self.tape.fix()
-        self.items.plain({})
-        originals = self._originals(stand_ins)
-        self._hand_over_states(stand_ins, originals)
-        seen: set[int] = set()
-        for container in [*self.recorder.created.values(), *self.variables.values()]:
-            if type(container) in (list, dict):
-                self._original(container, originals, seen)
-        values = self._original(values, originals, seen)
-        if way != RETURNS:
-            left = len(self.loop.live_outs)
-            appended = values[left : left + self.loop.items]
-            plain_items = [x if x is UNBOUND else tuple(map(plain, x)) for x in appended]
-            values = (*values[:left], *plain_items, *values[left + self.loop.items :])
-        known: dict[int, Tensor] = {}
-        for k, x in enumerate(stand_ins):
-            if self.tree.is_object(k):
-                before = self.real_object(self.objects[k])
-                known.setdefault(self.objects[k], x if before is None else before)
-        return self._steps_in_python(self._remaining(), (way, values), known)
-
-    def _originals(self, stand_ins: Sequence[Tensor]) -> dict[int, Any]:
-        """What the stand-ins of a step stand for, by their ids."""
-        of_slots = {id(x): real for x in stand_ins if (real := self.recorder.stands_for(x)) is not x}
-        return of_slots | {id(x): item for x, item in self.gathered.stand_ins}
-
-    def _hand_over_stored(self, stand_ins: Sequence[Tensor]) -> None:
-        """Put what stand-ins of a step stand for where the step has stored them outside."""
-        effects, originals, seen = self.recorder.effects, self._originals(stand_ins), set[int]()
-        for effect in effects.in_order:
-            if isinstance(effect, MethodCall) and type(effect.container) in (list, dict):
-                self._original(effect.container, originals, seen)
-        effects.replace_stored(lambda x: self._original(x, originals, seen))
-        for place in self.places.values():
-            if (held := place.held()) is not ABSENT:
-                place.put(self._original(held, originals, seen))
-
-    def _hand_over_states(self, stand_ins: Sequence[Tensor], originals: dict[int, Any]) -> None:
-        """Give the objects that stand-ins stand for what the step has changed of them besides contents."""
-        for k, x in enumerate(stand_ins):
-            if id(x) in originals:
-                is_moved = x._requires_grad != self.grads[k] or x._node is not self.tape.live_ins.get(k)
-                self._hand_over_state(x, originals[id(x)], is_moved or x._array is not self.arrays[k])
-        for x, item in self.gathered.stand_ins:
-            if type(x) is Tensor:
-                self._hand_over_state(x, item, self.gathered.is_moved(x, item))
-
-    def _hand_over_state(self, stand_in: Tensor, before: Tensor, is_moved: bool) -> None:
-        """is_moved: whether the stand-in has another memory, or another place on the tape, than before the step."""
-        before.__dict__.update(vars(stand_in))
-        if stand_in._grad is not None:
-            before._grad = stand_in._grad
-        if is_moved:
-            self.interpreter.become(before, stand_in)
-
-    def _original(self, x: Any, originals: dict[int, Any], seen: set[int]) -> Any:
-        """What a stand-in stands for; a tuple without stand-ins for one with some; else `x` itself.  Lists and dictionaries that
-        stand-ins were put into get what these stand for.  originals: by ids of stand-ins.  seen: the ids of those that were looked
-        through."""
-        kind = type(x)
-        if id(x) in originals:
-            return originals[id(x)]
-        if kind is tuple:
-            parts = tuple([self._original(y, originals, seen) for y in x])
-            return parts if any(y is not z for y, z in zip(parts, x, strict=True)) else x
-        if kind in (list, dict) and id(x) not in seen:
-            seen.add(id(x))
-            for key, y in list(enumerate(x) if kind is list else x.items()):
-                if (original := self._original(y, originals, seen)) is not y:
-                    x[key] = original
-        return x
-
-    def _plain_variables(self, known: dict[int, Tensor]) -> dict[str, Any]:
-        result = {}
-        for name, x in self.variables.items():
-            if name in self.carried:
-                form, slots = self.carried[name]
-                result[name] = put_together(None, form, iter([self._value(k, known) for k in slots]))
-            else:
-                result[name] = self.recorder.stands_for(plain(x))
-        for k, slot in enumerate(self.tree.slots[: len(self.arrays)] if self.made else ()):
-            if slot.key[0] == "variable" and len(slot.key) == 2:  # of a variable that each step assigns to
-                result.setdefault(str(slot.key[1]), self._value(k, known))
-        return result
-
-    def _plain_result(self, way: int) -> Any:
-        """What the loop gives, from what the slots hold."""
-        known: dict[int, Tensor] = {}
-        by_key = {slot.key: k for k, slot in enumerate(self.tree.slots)}
-        for name in self.places.keys() & self.carried.keys():
-            self.places[name].put(self._variable(name, by_key, lambda k: self._value(k, known)))
-        if way == RETURNS:
-            leaves = [self._value(k, known) for key, k in by_key.items() if key[0] == "return"]
-            return put_together(None, self.template, iter(leaves))
-        left = [self._variable(x, by_key, lambda k: self._value(k, known)) for x in self.loop.live_outs]
-        return (*left, *self.items.plain(known))
-
-    def _remaining(self, first: bool = False, done: bool = True) -> Iterator[Any]:
-        """The elements of the steps that are still to be made.  first: no step was made, and the slots are not filled.  done: whether
-        the step for the element in the slots was made."""
-        if self.elements is None or self.trips is None:
-            return elements_without_end()
-        following = plain(self.element) if first else int(self.arrays[0]) + (self.trips.step if done else 0)
-        return self.elements.remaining((following - plain(self.elements.start)) // self.trips.step)
