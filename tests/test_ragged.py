@@ -489,6 +489,22 @@ def test_one_recording_serves_writes_of_what_a_mask_selects(program: Any) -> Non
     assert compiled.stats.traces <= 2, compiled.explain()
 
 
+@pytest.mark.parametrize("dtype", [T.float32, T.float64])
+def test_selected_rows_keep_the_sign_of_zero_in_the_recorded_call_too(dtype: Any) -> None:
+    def program(x: Any) -> Any:
+        x[x < 0.5] = -x[x < 0.5]
+        return 1 / x[x < 0.5], x.sum()
+
+    compiled = T.compile(program)
+    for k in range(5):
+        x, y = [T.tensor([0.0, 2.0 + k, -0.0, 0.0, 3.0], dtype=dtype) for _ in range(2)]
+        expected, found = program(x), compiled(y)
+        np.testing.assert_array_equal(found[0].numpy(), expected[0].numpy())
+        np.testing.assert_array_equal(np.signbit(y.numpy()), np.signbit(x.numpy()))
+        assert found[1].item() == expected[1].item()
+    assert compiled.stats.traces == 1 and compiled.stats.compiled_calls == 4, compiled.explain()
+
+
 def selected_twice(x: Any) -> Any:
     part = x[x > 0]
     other = part

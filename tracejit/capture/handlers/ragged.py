@@ -384,7 +384,9 @@ class RaggedHandlers(Handlers):
         """A new ragged tensor: the rows of `values` that `inside` selects."""
         tensor: Tensor = self._native(lambda: index_select.of(values, indices, dim=0))
         shape, dtype = values.shape, values.dtype
-        spread = self._native(lambda: index_add.of(full(_zero(dtype), shape=tuple(shape), dtype=dtype), indices, tensor, dim=0))
+        spread = self._native(
+            lambda: index_add.of(full(_no_addend(dtype), shape=tuple(shape), dtype=dtype), indices, tensor, dim=0)
+        )
         if padded is not None:
             lengths, mask = padded
             shaped = self._native(lambda: spread.reshape(*mask.shape, *shape[1:]))
@@ -797,8 +799,9 @@ class RaggedHandlers(Handlers):
         return self._numbers.setdefault(key, len(self._numbers))
 
 
-def _zero(dtype: Any) -> Any:
-    return 0.0 if dtype.is_floating_point else False if dtype is bool_ else 0
+def _no_addend(dtype: Any) -> Any:
+    """The number that changes no other when it is added: 0.0 would make 0.0 of -0.0."""
+    return -0.0 if dtype.is_floating_point else False if dtype is bool_ else 0
 
 
 _MATMULS: Final = frozenset({FUNCTIONS["matmul"], METHODS["matmul"], Tensor.__matmul__})
