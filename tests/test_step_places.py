@@ -431,7 +431,7 @@ def test_objects_are_as_eager_mode_has_them_where_a_recording_stops(function: An
 
 
 def test_an_object_that_a_global_or_a_cell_holds_is_found() -> None:
-    def made() -> tuple[Any, Any]:
+    def counter_program() -> tuple[Any, Any]:
         state = {"h": normal(1, 3), "n": 0}
 
         def stepped(n: int) -> Any:
@@ -442,7 +442,7 @@ def test_an_object_that_a_global_or_a_cell_holds_is_found() -> None:
 
         return stepped, state
 
-    (eager, expected), (function, found) = made(), made()
+    (eager, expected), (function, found) = counter_program(), counter_program()
     compiled = outlined(function)
     for k in range(6):
         assert_equal(outcome(eager, (9,), k), outcome(compiled, (9,), k))

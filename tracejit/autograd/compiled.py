@@ -129,7 +129,7 @@ class CompiledNode(SelectiveNode):
     def output_edge(self, index: int) -> TapeEdge:
         if self.freed is not EXPANDED:
             return self, index
-        return self.handed_on(index)
+        return self.forwarding_edge(index)
 
     def leading(self, wanted: Mask, results: Iterable[int]) -> frozenset[int]:
         if self.freed is EXPANDED:

@@ -163,7 +163,7 @@ class SelectiveNode(Node):
         """Whether it hands on what it receives."""
         raise NotImplementedError(type(self).__name__)
 
-    def handed_on(self, index: int) -> tuple[Any, int]:
+    def forwarding_edge(self, index: int) -> tuple[Any, int]:
         """Where the gradient of output `index` is added up, if it is expanded."""
         edge = self.edges[index]
         assert edge is not None
@@ -516,7 +516,7 @@ class LoopNode(OpNode, SelectiveNode):
         return not self.expanded and not self.freed and _LOOPS[0](self.op) is not None
 
     def output_edge(self, index: int) -> tuple[Any, int]:
-        return self.handed_on(index) if self.expanded else (self, index)
+        return self.forwarding_edge(index) if self.expanded else (self, index)
 
     def leading(self, wanted: tuple[bool, ...], results: Iterable[int]) -> frozenset[int]:
         if self.expanded:

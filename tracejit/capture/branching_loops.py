@@ -163,7 +163,7 @@ class LoopRun:
         self.elements: Elements | None = None
         self.gathered = GatheredItems(interpreter)
         self.places: dict[str, StepPlace] = {}
-        self.held: dict[str, Any] = {}  # what these hold in Python where slots are filled
+        self.values_in_python: dict[str, Any] = {}  # what these hold in Python where slots are filled
         self.entered_values: dict[str, Any] = {}  # what the step that runs found in them
         self.element: Any = None  # the number of the next step's
         self.trips: TripCount | None = None
@@ -473,7 +473,7 @@ class LoopRun:
         places = places_of_step(self.recorder, self.function, {name: self.variables[name] for name in self.loop.live_ins})
         values = {name: place.read(self.recorder) for name, place in places.items()}
         self.places = {name: place for name, place in places.items() if is_carried_or_constant(values[name])}
-        self.held = {name: place.held() for name, place in self.places.items()}
+        self.values_in_python = {name: place.current_value() for name, place in self.places.items()}
         self.variables.update({name: values[name] for name in self.places})
 
     @property
@@ -516,7 +516,7 @@ class LoopRun:
     def _restore_places(self) -> None:
         """Have places hold what they did before the loop: later guards on contents refer to that."""
         for name, place in self.places.items():
-            place.put(self.held[name])
+            place.put(self.values_in_python[name])
 
     def _reads_twice(self, outcome: StepOutcome) -> bool:
         """Whether a step reads a tensor that requires grad both as what it is given and from before the loop, or has it in two slots:

@@ -23,10 +23,10 @@ from tracejit.ir.runner import NodeRun
 from tracejit.tensor import Tensor
 from tracejit.tensor.base import wrap
 
-__all__ = ["PathWalk", "StepLeft"]
+__all__ = ["PathWalk", "StepResult"]
 
 
-class StepLeft:
+class StepResult:
     """What a step has left.
 
     way: how it has ended.  arrays: what each slot holds.  objects: the numbers of these objects, -1 of what is none.  grads: whether they
@@ -74,8 +74,8 @@ class PathWalk:
             needs = [(k, grad(end.left.get(k, (LIVE_IN, k)))) for k in changing]
             self._grads[id(end)] = [(k, x if not isinstance(x, frozenset) or x <= {*changing} else True) for k, x in needs]
 
-    def step(self, arrays: Sequence[Any], objects: Sequence[int], grads: Sequence[bool], first: int) -> StepLeft | None:
-        """Make a step; None where no path serves it.  arrays, objects, grads: see StepLeft.  first: the number of the first object that
+    def step(self, arrays: Sequence[Any], objects: Sequence[int], grads: Sequence[bool], first: int) -> StepResult | None:
+        """Make a step; None where no path serves it.  arrays, objects, grads: see StepResult.  first: the number of the first object that
         it makes.  To be called where floating-point warnings are off."""
         values, segment = _Values(self._shared, arrays), self._tree.root
         try:
@@ -89,7 +89,7 @@ class PathWalk:
             self._nodes(segment)(values)
         except NodeFailed:
             return None
-        return self._left(segment.end, values, objects, grads, first)
+        return self._result(segment.end, values, objects, grads, first)
 
     def _nodes(self, segment: Segment) -> NodeRun:
         known = self._ready.get(id(segment))
@@ -100,7 +100,7 @@ class PathWalk:
             known = self._ready[id(segment)] = segment, [*segment.nodes], NodeRun(made, avals)
         return known[2]
 
-    def _left(self, end: PathEnd, values: _Values, objects: Sequence[int], grads: Sequence[bool], first: int) -> StepLeft:
+    def _result(self, end: PathEnd, values: _Values, objects: Sequence[int], grads: Sequence[bool], first: int) -> StepResult:
         tree = self._tree
         end.steps += 1
         places = [end.left.get(k, (LIVE_IN, k)) for k in range(len(tree.slots))]
@@ -131,7 +131,7 @@ class PathWalk:
             return _own(values, x, aval.dtype), known
 
         items = [[item(k, x) for x in column] for k, column in enumerate(end.items)]
-        return StepLeft(end.way, arrays, numbers, require, items)
+        return StepResult(end.way, arrays, numbers, require, items)
 
 
 def _own(values: _Values, place: StepValue, dtype: DType) -> Any:

@@ -55,7 +55,7 @@ class StepPlace:
         instance = None if self.is_item else instance_dictionary(self.owner)
         return id(self.owner) if instance is None or self.key not in instance else id(instance), self.key
 
-    def held(self) -> Any:
+    def current_value(self) -> Any:
         """What it holds in Python; ABSENT if nothing."""
         if self.is_item:
             return self.owner.get(self.key, ABSENT)
@@ -80,7 +80,7 @@ class StepPlace:
 
     def value(self, recorder: Recorder) -> Any:
         """What it holds for the recorder; ABSENT if nothing.  It was read before."""
-        return recorder.effects.stored.get(self.target, self.held())
+        return recorder.effects.stored.get(self.target, self.current_value())
 
     def read(self, recorder: Recorder) -> Any:
         """The same, guarded."""
@@ -99,7 +99,7 @@ class StepPlace:
         """Have a step find `value` in it, with stand-ins."""
         effects = recorder.effects
         if recorder.is_outside(self.owner):
-            effects.check_dropped(self.held())
+            effects.check_dropped(self.current_value())
             if (container := self.owner if self.is_item else instance_dictionary(self.owner)) is not None:
                 effects.note_change(container)
             store = ItemStore(self.owner, self.key, value) if self.is_item else AttributeStore(self.owner, self.key, value)
@@ -246,7 +246,7 @@ class _Search:
         if setter is not None and hasattr(type(setter), "__set__") and type(setter) is not MemberDescriptorType:
             return
         place = StepPlace(value, key, is_item, in_place)
-        if place.held() is not ABSENT:
+        if place.current_value() is not ABSENT:
             self.found.append((f"{text}[{key!r}]" if is_item else f"{text}.{key}", place, read))
 
     def _resolved(
@@ -282,7 +282,7 @@ class _Search:
         is_item, key = part
         if is_item != (type(value) is dict) or (not is_item and (not _has_places(value) or _is_descriptor(type(value), key))):
             return None
-        held = StepPlace(value, key, is_item, False).held()
+        held = StepPlace(value, key, is_item, False).current_value()
         recorder = self._recorder
         if is_item:
             return f"{text}[{key!r}]", held, lambda: recorder.containers.get_item(read(), key)

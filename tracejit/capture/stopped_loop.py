@@ -88,7 +88,7 @@ class StoppedLoop:
                 self.original(effect.container, originals, seen)
         effects.replace_stored(lambda x: self.original(x, originals, seen))
         for place in self._run.places.values():
-            if (held := place.held()) is not ABSENT:
+            if (held := place.current_value()) is not ABSENT:
                 place.put(self.original(held, originals, seen))
 
     def hand_over_states(self, stand_ins: Sequence[Tensor], originals: dict[int, Any]) -> None:

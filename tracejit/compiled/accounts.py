@@ -119,9 +119,8 @@ class Accounts:
         self._failures = self._errors = 0  # recordings in a row that failed; that ended in an error
         self._debts: list[_Debt] = []  # of recordings, the oldest first
         self._served = 0  # served calls that have paid old debts, or found none
-        self._served_before = self._vain = (
-            0  # served calls before the last recording; recordings in a row without any between them
-        )
+        self._served_before = 0  # calls that paths had served at the last recording
+        self._vain = 0  # recordings in a row between which none has served a call
         self._calls_to_wait = 0  # unserved calls before the next recording
         self._calls_to_earn = 0  # the same, while too much is owed
         self.waited_calls = 0
