@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tracejit.cpython import layouts
+from tracejit.cpython import c_api, layouts
 from tracejit.report.system import facts, slower
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -170,6 +170,23 @@ print("all found")
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert result.stdout.strip() == "all found", result.stderr[-3000:]
+
+
+@on_tested
+def test_memory_of_objects_that_are_gone_does_not_pass_the_self_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The word behind a cell is padding: it still holds the item of a tuple whose memory the cell was given."""
+    make = c_api._cell
+
+    def in_the_memory_of_a_tuple(content: Any) -> Any:
+        gone = [(content,) for _ in range(3000)]
+        del gone
+        return make(content)
+
+    monkeypatch.setattr(c_api, "_cell", in_the_memory_of_a_tuple)
+    checks = {"cells": c_api._CHECKS["cells"]}
+    assert c_api.failed_checks(checks) == ""
+    monkeypatch.setattr(c_api, "CELL", c_api.CELL + 8)
+    assert c_api.failed_checks(checks) == "they have cells elsewhere"
 
 
 @pytest.mark.parametrize(

@@ -348,7 +348,9 @@ def _items(peek: CheckedMemory) -> bool:
 
 
 def _numbers(peek: CheckedMemory) -> bool:
-    return peek.word(id(2.5) + NUMBER) == ctypes.c_int64.from_buffer(ctypes.c_double(2.5)).value
+    return all(
+        peek.word(id(number) + NUMBER) == ctypes.c_int64.from_buffer(ctypes.c_double(number)).value for number in (2.5, 7.25)
+    )
 
 
 def _slots(peek: CheckedMemory) -> bool:
@@ -381,8 +383,12 @@ def _methods(peek: CheckedMemory) -> bool:
 
 
 def _cells(peek: CheckedMemory) -> bool:
-    cell = _cell(_Probe)
-    return peek.word(id(cell) + CELL) == id(_Probe)
+    """Whether the word follows what a cell is given: the one behind it is padding, which may still hold what was there before."""
+    cell, found = _cell(_Probe), []
+    for content in (_Probe, _Slotted):
+        cell.cell_contents = content
+        found.append(peek.word(id(cell) + CELL) == id(content))
+    return all(found)
 
 
 def _namespaces(peek: CheckedMemory) -> bool:
