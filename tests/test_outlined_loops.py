@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from tracejit.capture.frame import CaptureFrame
 from tracejit.capture.syntax.convert import CAPTURE
+from tracejit.capture.syntax.grown_lists import grown_lists
 from tracejit.capture.syntax.locate import locate
-from tracejit.capture.syntax.outlined_loops import OutlinedFunction, OutlinedLoop, _Loop, convert_outlined, is_step
+from tracejit.capture.syntax.outlined_loops import OutlinedFunction, OutlinedLoop, convert_outlined, is_step
 
 _files = itertools.count()
 
@@ -182,8 +183,8 @@ def f(xs, h):
     [
         "seen.append(seen)",
         "seen.append(x)\n        if x > 5: return seen",
-        "seen.append(x); y = seen[-1]",
-        "seen.append(x)\n        if seen: y = 1",
+        "seen.append(x); y = seen[0]",
+        "seen.append(x)\n        y = bool(seen)",
         "for y in range(2): seen.append(x)",
         "seen.insert(0, x)",
         "y = seen.append(x)",
@@ -263,7 +264,7 @@ def test_in_a_loop_around_what_follows_the_loop_comes_before_it_too(after: str, 
     function = defined(text.format(after))
     located = locate(function.__code__, function.__globals__)
     inner = located.node.body[1].body[1]
-    assert len(_Loop(function.__code__, located, {}, inner, True)._grown_lists()) == items
+    assert len(grown_lists(located.node, inner, has_len=True)) == items
 
 
 # -- which loops

@@ -401,8 +401,9 @@ class CaptureFrame:
         return None
 
     def list_end(self, items: Any, key: Any) -> Any:
-        """`items[0]` or `items[-1]` of a private list."""
-        if has_stacked(items) and (active() is None or type(items[key]) is StackedItems):
+        """`items[0]`, `items[-1]` or another item near an end of a private list."""
+        counted = items[: key + 1] if key >= 0 else items[key:]
+        if has_stacked(items) and (active() is None or any(type(x) is StackedItems for x in counted)):
             unstack(items, active())
         return self.item(items, key)
 

@@ -20,7 +20,7 @@ from tracejit.capture.path_tree import LoopNode, LoopRecord, PathEnd, Slot
 from tracejit.capture.recording.journal import Mark, Topic
 from tracejit.capture.recording.selections import joined_nodes
 from tracejit.capture.snapshots import Snapshot, only_reads, outside_effects, snapshot
-from tracejit.capture.syntax.loops import UNBOUND
+from tracejit.capture.syntax.loops import OUTLINED, UNBOUND
 from tracejit.capture.syntax.pieces import RETURNS
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FROM_NUMPY, bool_, float64, int64
@@ -224,7 +224,8 @@ def describe_path(
     for x in (*ends, *rows):
         if any((x if x._base is None else x._base) is y for y in run.states.values()):
             raise Refused("a step leaves a tensor that it writes to, or a view of it, in a variable")
-    unbound = {("variable", name) for name in run.unbound}
+    # A step asks for the length of a list before it reads the last item (syntax/grown_lists.py).
+    unbound = {("variable", name) for name in run.unbound if not name.startswith(OUTLINED)}
     if any(x[0] == LIVE_IN and slots[x[1]].key in unbound for a in path.nodes for x in a.operands if type(x) is tuple):
         raise Refused("a step reads a variable that has no value before the loop")
     places = iter(path.items)

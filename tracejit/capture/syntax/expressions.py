@@ -21,6 +21,7 @@ from tracejit.capture.syntax.loops import (
     EXTENDED_LIST,
     OUTLINED,
     OUTLINED_LOOP,
+    ReadBeforeLoop,
     compared,
     integer,
     is_reversed_slice,
@@ -107,7 +108,8 @@ class ExpressionRewriter(ast.NodeTransformer):
         self.globals, self.nonlocals = declared_names(node)
         self.gathered = gathered_names(node)
         self.lists = frozenset([x for x in private_lists(node) if self.mangle(x) in self.local - self.captured])
-        self.joined_lists = self.lists - {reads_end(part) for part in walk(node)}  # private ones whose ends nothing reads
+        read = {reads_end(part) for part in walk(node) if not isinstance(part, ReadBeforeLoop)}
+        self.joined_lists = self.lists - read  # private ones whose ends nothing reads
         # Variables of what steps of outlined loops append -> the lists that get it, whose names `separate_lists` may have changed.
         self.extended = {
             call.args[1].id: call.args[0].id  # type: ignore[attr-defined]
@@ -222,6 +224,8 @@ class ExpressionRewriter(ast.NodeTransformer):
             assert isinstance(shape, ast.Call)
             return self.located(self.entry_point("item_of_shape", shape.args[0], self.visit(node.slice)), node)
         return self.located(self.entry_point("item", self.visit(node.value), self.visit(node.slice)), node)
+
+    visit_ReadBeforeLoop = visit_Subscript
 
     def items_of(self, node: ast.Subscript) -> ast.expr:
         """`x[::-1]` or `x[1:]` of a private list."""

@@ -34,6 +34,7 @@ __all__ = [
     "LoopNames",
     "PlainIf",
     "PlainTry",
+    "ReadBeforeLoop",
     "compared",
     "integer",
     "is_reversed_slice",
@@ -82,6 +83,10 @@ class PlainIf(ast.If):
 
 class PlainTry(ast.Try):
     """A `try` statement that is not rewritten."""
+
+
+class ReadBeforeLoop(ast.Subscript):
+    """`name[position]` of a list, before an outlined loop whose steps append to it (grown_lists.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -521,7 +526,7 @@ def integer(node: ast.expr) -> int | None:
 def reads_end(node: ast.AST) -> str | None:
     """The name of which an expression reads the first or the last item, `name[0]`, `name[-1]`."""
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and isinstance(node.value, ast.Name):
-        return node.value.id if integer(node.slice) in (0, -1) else None
+        return node.value.id if integer(node.slice) in (0, -1) or isinstance(node, ReadBeforeLoop) else None
     return None
 
 

@@ -16,8 +16,8 @@ that runs the steps (capture/branching_loops.py).
 The loops are those around given lines, from the outermost one inwards: a step is outlined in its turn when it is called.  The
 conditions are those of pieces.py, whose analysis of live variables this one uses.  The condition of a `while` loop becomes a part
 of its body; where it does not hold, and the loop has an `else`, the step ends in another way than by `break`.  A list that steps
-append to, and that nothing before or in the loop looks at, is no variable of the step: the step returns a tuple of the items that it
-appends, and all items are put into the list after the loop.  Where steps ask for its length, that is a variable, an integer.
+append to is no variable of the step (grown_lists.py): the step returns a tuple of the items that it appends, and all items are put into
+the list after the loop.
 
 A step of a loop in a `try` returns the error that it raises, and what its variables hold then, UNBOUND for those that it has not
 assigned to.  The variables get these values where the loop was, and the error is raised there again.
@@ -28,25 +28,21 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Final
 
 from tracejit.capture.syntax.convert import compiled_as, instrument, original_of
-from tracejit.capture.syntax.locate import SCOPES, Located, NotConvertible, declare, locate
+from tracejit.capture.syntax.grown_lists import GrownList, assigned, grown_lists, without_lists
+from tracejit.capture.syntax.locate import Located, NotConvertible, declare, locate
 from tracejit.capture.syntax.loops import (
     EXTENDED_LIST,
     OUTLINED,
     OUTLINED_LOOP,
     UNBOUND,
-    ListGrowth,
     PlainIf,
     PlainTry,
-    list_growth,
-    name_uses,
-    names_of_new_lists,
-    reads_end,
 )
 from tracejit.capture.syntax.pieces import (
     BREAKS,
@@ -61,8 +57,8 @@ from tracejit.capture.syntax.pieces import (
     own_statements,
     set_location,
 )
-from tracejit.capture.syntax.scopes import bound_names, declared_names, names_stored_by
-from tracejit.capture.syntax.tree_walk import children, walk
+from tracejit.capture.syntax.scopes import bound_names, names_stored_by
+from tracejit.capture.syntax.tree_walk import walk
 from tracejit.core.weak_table import WeakTable
 
 __all__ = [
@@ -85,8 +81,6 @@ _PATTERNS: Final = {"range": (1, 2, 3), "enumerate": (1, 2), "zip": tuple(range(
 _ELEMENT: Final = f"{OUTLINED}element__"
 _WAY: Final = f"{OUTLINED}way__"
 _VALUES: Final = f"{OUTLINED}values__"
-_ITEMS: Final = f"{OUTLINED}items_"
-_LENGTH: Final = f"{OUTLINED}length_"
 _ERROR: Final = f"{OUTLINED}error__"
 _SUSPENDING: Final = (ast.Yield, ast.YieldFrom, ast.Await)
 
@@ -200,14 +194,13 @@ class _Loop:
         self.is_watched = Outliner(self.code, self.located, self.names).is_watched(loop)
         if self.is_watched and self._returns_through_finally():
             return None
-        lists = self._grown_lists()
-        items = {name: f"{_ITEMS}{self.loop.lineno}_{k}__" for k, name in enumerate(lists)}
-        asked = {name for name in lists if any(self._lengths(name, part) for part in self._asked())}
-        lengths = {name: f"{_LENGTH}{self.loop.lineno}_{k}__" for k, name in enumerate(lists) if name in asked}
+        has_len = not ("len" in bound_names(self.node) or "len" in self.names or "len" in self.code.co_freevars)
+        lists = grown_lists(self.node, loop, has_len)
+        items = {x.name: x.items for x in lists}
         before = loop.body, getattr(loop, "target", None)
-        measuring = [_assigned(length, _length(name), loop) for name, length in lengths.items()]
-        _replace_statement(self.node, loop, [*measuring, loop])
-        loop.body = body = self._body(items, lengths)
+        reading = [statement for x in lists for statement in x.read_before(loop)]
+        _replace_statement(self.node, loop, [*reading, loop])
+        loop.body = body = self._body(lists)
         if isinstance(loop, ast.For):
             loop.target = ast.copy_location(ast.Name(_ELEMENT, ast.Store()), loop.target)
         try:
@@ -215,23 +208,24 @@ class _Loop:
             later = self._read_after()
             given, left, self.unbound = outliner.live_names_of_loop(loop, later, passes_errors=True)
             given = [name for name in given if name != _ELEMENT]
-            left = [name for name in left if name not in lists and name != _ELEMENT]
+            left = [name for name in left if name not in items and name != _ELEMENT]
             step = self._step(body, given, left, [*items.values()])
         except (NoPiece, NotConvertible):
             loop.body = before[0]
             if isinstance(loop, ast.For):
                 loop.target = before[1]  # type: ignore[assignment]
-            for statement in measuring:
+            for statement in reading:
                 _replace_statement(self.node, statement, [])
             return None
-        lost = names_stored_by(body) & outliner.local - {*left, *items.values(), *lengths.values()}
+        unread = names_stored_by(body) & outliner.local - {*left}
+        lost = {name for name in unread if not name.startswith(OUTLINED)}
         self._replace(number, given, left, items, lost)
         return OutlinedLoop(
             step,
             tuple(given),
             tuple(left),
             len(lists),
-            frozenset([k for k, name in enumerate(lists) if name in asked]),
+            frozenset([k for k, x in enumerate(lists) if x.is_measured]),
             frozenset(later) & {*left},
             isinstance(loop, ast.For),
             self.is_watched,
@@ -245,26 +239,20 @@ class _Loop:
         returns = any(isinstance(part, ast.Return) for statement in self.loop.body for part in own_statements(statement))
         return returns and any(part is self.loop for x in tries for part in walk(x))
 
-    def _asked(self) -> list[ast.AST]:
-        """What each step evaluates."""
-        return [*self.loop.body, *([self.loop.test] if isinstance(self.loop, ast.While) else [])]
-
-    def _body(self, items: dict[str, str], lengths: dict[str, str]) -> list[ast.stmt]:
-        """The body of the step.  items, lengths: by lists, the variables of what it appends to them, and of their lengths."""
+    def _body(self, lists: Sequence[GrownList]) -> list[ast.stmt]:
+        """The body of the step.  lists: those that steps append to."""
         loop = self.loop
-        collecting = _Collecting(items, lengths)
-        body = collecting.block(copy.deepcopy(loop.body))
-        first = [_assigned(x, ast.Tuple([], ast.Load()), loop.body[0]) for x in items.values()]
+        first = [assigned(x.items, ast.Tuple([], ast.Load()), loop.body[0]) for x in lists]
+        body = copy.deepcopy(loop.body)
         if isinstance(loop, ast.For):
             element = ast.copy_location(ast.Name(_ELEMENT, ast.Load()), loop.target)
-            return [*first, ast.copy_location(ast.Assign([loop.target], element), loop.target), *body]
-        if isinstance(loop.test, ast.Constant) and loop.test.value:
-            return [*first, *body]
-        test = loop.test
-        negated = ast.copy_location(ast.UnaryOp(ast.Not(), collecting.visit(copy.deepcopy(test))), test)
-        way = _Ends() if loop.orelse else ast.Break()
-        ended = ast.copy_location(ast.If(negated, [ast.copy_location(way, test)], []), test)
-        return [*first, ended, *body]
+            return [*first, ast.copy_location(ast.Assign([loop.target], element), loop.target), *without_lists(body, lists)]
+        if not (isinstance(loop.test, ast.Constant) and loop.test.value):
+            test = loop.test
+            negated = ast.copy_location(ast.UnaryOp(ast.Not(), copy.deepcopy(test)), test)
+            way = _Ends() if loop.orelse else ast.Break()
+            body.insert(0, ast.copy_location(ast.If(negated, [ast.copy_location(way, test)], []), test))
+        return [*first, *without_lists(body, lists)]
 
     def _read_after(self) -> set[str]:
         """The variables that the function may read after the loop: all that a loop around it reads, but not those that a later loop
@@ -300,50 +288,6 @@ class _Loop:
 
         visit(self.node, frozenset())
         return names
-
-    def _grown_lists(self) -> list[str]:
-        """The lists that steps append to, outside of nested loops, and do nothing else with but ask for their lengths."""
-        asked, grown = self._asked(), [*_growths(self.loop.body)]
-        return [
-            name
-            for name in dict.fromkeys([growth.name for growth in grown])
-            if sum(growth.uses for growth in grown if growth.name == name) + sum(len(self._lengths(name, x)) for x in asked)
-            == sum(len(name_uses(name, x)) for x in asked)
-            and self._is_new(name)
-        ]
-
-    def _lengths(self, name: str, part: ast.AST) -> list[ast.Call]:
-        """The calls `len(name)` in a part of the function; none where `len` may be another function."""
-        if "len" in bound_names(self.node) or "len" in self.names or "len" in self.code.co_freevars:
-            return []
-        return [x for x in walk(part) if isinstance(x, ast.Call) and _is_length(x, {name})]
-
-    def _is_new(self, name: str) -> bool:
-        """Whether a list is one that the function has made before the loop, and that nothing else can reach in the loop: between the two
-        the function only appends to it, asks for its length, and reads items at its ends."""
-        around = _blocks_around(self.node, self.loop)
-        made = [(k, at) for k, (block, end) in enumerate(around) for at in range(end) if name in names_of_new_lists(block[at])]
-        inside = [x for x in walk(self.node) if isinstance(x, (*SCOPES, ast.GeneratorExp)) and x is not self.node]
-        shared = set().union(*declared_names(self.node))
-        if not made or name in shared or any(name_uses(name, x) for x in inside):
-            return False
-        depth, at = made[-1]
-        block, end = around[depth]
-        is_repeated = any(isinstance(x[k], ast.For | ast.While) and x[k] is not self.loop for x, k in around[depth:])
-        between: list[ast.AST] = [*block[at : end + is_repeated]]
-        if not is_repeated:
-            between += [statement for inner, k in around[depth + 1 :] for statement in inner[:k]]
-            between += [self.loop.iter] if isinstance(self.loop, ast.For) else []
-        parts = [x for part in between for x in walk(part)]
-        if any(name in (getattr(x, "name", None), getattr(x, "asname", None), getattr(x, "rest", None)) for x in parts):
-            return False
-        known = sum(
-            [*names_of_new_lists(x)].count(name)
-            + (growth.uses if (growth := list_growth(x)) is not None and growth.name == name else 0)
-            + (reads_end(x) == name)
-            for x in parts
-        )
-        return known + sum(len(self._lengths(name, x)) for x in between) == sum(len(name_uses(name, x)) for x in between)
 
     def _step(self, body: Sequence[ast.stmt], given: Sequence[str], left: Sequence[str], items: Sequence[str]) -> CodeType:
         """The code of the step.  Raises NotConvertible."""
@@ -462,80 +406,6 @@ def _pattern(header: ast.expr) -> tuple[Any, list[ast.expr]]:
     parts = [_pattern(x) if k < iterables else (None, [x]) for k, x in enumerate(header.args)]
     name = STRICT_ZIP if ("strict", True) in keywords else name
     return (name, tuple([pattern for pattern, _ in parts])), [header.func, *[x for _, values in parts for x in values]]
-
-
-class _Collecting(ast.NodeTransformer):
-    """Replaces what statements do with lists: an item that is appended is added to a tuple, and counted."""
-
-    def __init__(self, items: dict[str, str], lengths: dict[str, str]) -> None:
-        """items, lengths: by lists, the variables of the tuples, and of the lengths."""
-        self._items, self._lengths = items, lengths
-
-    def block(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
-        visited = [self.visit(statement) for statement in statements]
-        return [x for part in visited for x in (part if isinstance(part, list) else [part])]
-
-    def _statement(self, node: ast.stmt) -> ast.stmt | list[ast.stmt]:
-        growth = list_growth(node)
-        if growth is None or growth.name not in self._items:
-            self.generic_visit(node)
-            return node
-        items, length = self._items[growth.name], self._lengths.get(growth.name)
-        added = ast.Tuple([self.visit(growth.item)], ast.Load())
-        grown = [_assigned(items, ast.BinOp(ast.Name(items, ast.Load()), ast.Add(), added), node)]
-        if length is not None:
-            grown.append(_assigned(length, ast.BinOp(ast.Name(length, ast.Load()), ast.Add(), ast.Constant(1)), node))
-        return grown
-
-    visit_Expr = visit_AugAssign = visit_Assign = _statement
-
-    def visit_Call(self, node: ast.Call) -> ast.expr:
-        if _is_length(node, self._lengths):
-            return ast.copy_location(ast.Name(self._lengths[node.args[0].id], ast.Load()), node)  # type: ignore[attr-defined]
-        self.generic_visit(node)
-        return node
-
-
-def _is_length(node: ast.AST, names: Collection[str]) -> bool:
-    """Whether an expression is `len(name)`, of one of these names."""
-    match node:
-        case ast.Call(ast.Name("len"), [ast.Name(name)], []):
-            return name in names
-    return False
-
-
-def _length(name: str) -> ast.expr:
-    return ast.Call(ast.Name("len", ast.Load()), [ast.Name(name, ast.Load())], [])
-
-
-def _assigned(name: str, value: ast.expr, like: ast.stmt) -> ast.stmt:
-    """`name = value`, at the position of another statement."""
-    statement = ast.Assign([ast.Name(name, ast.Store())], value)
-    set_location(statement, like)
-    return statement
-
-
-def _growths(body: Sequence[ast.AST]) -> Iterator[ListGrowth]:
-    """What statements append to lists, but for those in nested loops and definitions."""
-    for part in body:
-        growth = list_growth(part)
-        if growth is not None and not growth.in_front:
-            yield growth
-        elif not isinstance(part, (ast.For, ast.While, *SCOPES)):
-            yield from _growths(children(part))
-
-
-def _blocks_around(node: ast.AST, sought: ast.stmt) -> list[tuple[list[ast.stmt], int]]:
-    """The blocks around a statement of a function, from the outermost one inwards, each with the position of what has it in it."""
-    for part in (node, *getattr(node, "handlers", ()), *getattr(node, "cases", ())):
-        for field in ("body", "orelse", "finalbody"):
-            block: Any = getattr(part, field, None)
-            for at, statement in enumerate(block if isinstance(block, list) else ()):
-                if statement is sought:
-                    return [(block, at)]
-                if inner := _blocks_around(statement, sought):
-                    return [(block, at), *inner]
-    return []
 
 
 def _marked_unbound(name: str) -> ast.stmt:

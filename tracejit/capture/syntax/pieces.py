@@ -366,8 +366,8 @@ class Outliner:
         return names
 
 
-def set_location(node: ast.AST, like: ast.stmt) -> None:
-    """Give new nodes the position of a statement, `like`."""
+def set_location(node: ast.AST, like: ast.stmt | ast.expr) -> None:
+    """Give new nodes the position of another one."""
     for part in walk(node):
         if isinstance(part, ast.stmt | ast.expr | ast.arg) and not hasattr(part, "lineno"):
             part.lineno = part.end_lineno = like.lineno
