@@ -465,14 +465,6 @@ def several_results(x: Any, steps: int) -> Any:
     return x
 
 
-def printed(x: Any, steps: int) -> Any:
-    for _ in range(steps):
-        if x.sum() > 1:
-            print("large")
-        x = x * 0.5 if x.sum() > 1 else x + 1
-    return x
-
-
 def attribute(x: Any, steps: int) -> Any:
     for _ in range(steps):
         x = x * 0.5 if x.sum() > 1 else x + 1
@@ -730,16 +722,6 @@ def test_steps_that_do_more_are_refused_with_a_reason_and_the_call_gives_what_ea
     assert re.match(r"steps of the loop at .*test_branching_loops\.py:\d+: ", reason.message)
     assert REFUSED[function] in reason.message
     assert "docs/branching-loops.md" in compiled.explain().replace("\n", "") or "docs/branching-loops.md" in str(reason.remedy)
-
-
-def test_a_step_that_prints_prints_in_each_call(capsys: pytest.CaptureFixture[str]) -> None:
-    compiled = outlined(printed)
-    for k in range(4):
-        expected = outcome(printed, (normal(k, 2), 9), k)
-        text = capsys.readouterr().out
-        assert_equal(expected, outcome(compiled, (normal(k, 2), 9), k), exact=True)
-        assert capsys.readouterr().out == text
-    assert "outlined_loop" in messages(compiled), messages(compiled)
 
 
 @pytest.mark.parametrize("function", [other_results, float_by_its_value], ids=lambda f: f.__name__)

@@ -447,7 +447,7 @@ def rarely_printed(w: Any, xs: Any) -> Any:
     for x in xs:
         h = w * x if h[0] > 1 else h + w
         if x > 2:
-            print("rare")
+            BOX.append(len(BOX))
         items.append(h * w)
     return items[0] * T.stack(items)
 
@@ -920,7 +920,7 @@ def stops_on_a_rare_path(w: Any, n: int) -> Any:
     h = w * 1.0
     for i in range(n):
         if i == 5:
-            print("rare")
+            BOX.append(len(BOX))
         h = h * w if h.sum() > 3 else h + w * w
     return h
 
@@ -986,7 +986,7 @@ def made_of_each_other(x: Any, v: Any, w: Any, n: int) -> Any:
     x, v = x * 1.0, v * 1.0
     for i in range(n):
         if i == n - 1:
-            print("rare")
+            BOX.append(len(BOX))
             x = x * 0.5
         else:
             v = v * 0.75 + w
@@ -1073,7 +1073,7 @@ def reads_items(xs: Any, w: Any, n: int) -> Any:
     h = w * 1.0
     for x in xs:
         h = h * w * x if h.sum() > 1 else h + w * x
-        print("rare")
+        BOX.append(len(BOX))
     xs[0].mul_(0.5)
     return h
 
@@ -1082,7 +1082,7 @@ def begins_with_a_view(a: Any, w: Any, n: int) -> Any:
     h = a[:]
     for _ in range(n):
         h = h * w if h.sum() > 1 else h + w * h
-        print("rare")
+        BOX.append(len(BOX))
     a.mul_(0.5)
     return h
 

@@ -47,11 +47,15 @@ class AppendedItems:
         """Note which columns the body of a tree gives."""
         self._columns = [(column[0], tree.is_full(column)) for column in tree.columns]
 
+    def note_step(self, items: Sequence[list[tuple[np.ndarray[Any, Any], Any]]]) -> None:
+        """Note what a step has appended to the first lists; nothing to the others."""
+        self.steps.append([*items, *[[] for _ in self.before[len(items) :]]])
+
     def of_step(self, outputs: Sequence[Tensor]) -> list[list[Tensor]]:
-        """The items of a step, for each list, of what the body gives for columns as tensors."""
+        """The items of a step, for each list of the program, of what the body gives for columns as tensors."""
         found: list[list[Tensor]] = [[] for _ in self.before]
         for k, item, has in self._split(outputs):
-            if has is None or bool(has._array):
+            if k < len(found) and (has is None or bool(has._array)):
                 found[k].append(item)
         return found
 
@@ -63,7 +67,7 @@ class AppendedItems:
             has = np.zeros(room, bool)
             items = np.zeros((room, *aval.shape), aval.dtype.numpy)
             for step, appended in enumerate(self.steps):
-                if j < len(appended[k]):
+                if k < len(appended) and j < len(appended[k]):
                     has[step], items[step] = True, appended[k][j][0]
             result += [wrap(items)] if is_full else [wrap(items), wrap(has)]
         return result
@@ -73,17 +77,24 @@ class AppendedItems:
         the loop, and that may be items."""
         run = self._run
         numbers = [[number for step in self.steps for _, number in step[k]] for k in range(len(self.before))]
-        parts: list[list[tuple[Tensor, Tensor | None]]] = [[] for _ in self.before]
-        for k, items, has in self._split(rows):
-            parts[k].append((items, has))
+        columns = self.columns(rows)
         result: list[list[Any]] = [[*before] for before in self.before]
         for k, items in enumerate(result):
             objects = [(at, self._object(n, held)) for at, n in enumerate(numbers[k])]
-            items += self._stacked(k, parts[k], tuple([(at, x) for at, x in objects if x is not None])) if parts[k] else []
+            if k in columns:
+                items += self._stacked(k, *columns[k], tuple([(at, x) for at, x in objects if x is not None]))
             if not run.lists[k][0]:
                 unstack(items, run.recorder)
         self._watch(held)
         return result
+
+    def columns(self, rows: Sequence[Tensor]) -> dict[int, tuple[Tensor, Tensor | None]]:
+        """By lists that get items, the rows of all columns, in the order of the items, and which of these are items; None if all are.
+        rows: see `lists`."""
+        parts: dict[int, list[tuple[Tensor, Tensor | None]]] = {}
+        for k, items, has in self._split(rows):
+            parts.setdefault(k, []).append((items, has))
+        return {k: part[0] if len(part) == 1 else _interleaved(part) for k, part in parts.items()}
 
     def _object(self, number: Any, held: Mapping[int, Tensor]) -> Tensor | None:
         """What else holds an item; None if nothing does."""
@@ -94,7 +105,7 @@ class AppendedItems:
     def _watch(self, held: Mapping[int, Tensor]) -> None:
         """Have the recording stop where the call writes to what may be an item, since rows are copies."""
         run, defined = self._run, self._run.interpreter.defined
-        places = run.tree.items_from_before([*run.tree.item_kinds])
+        places = run.tree.items_from_before(range(len(self.before)))
         shared = [defined[run.tree.shared[x[1]]] for x in places if x[0] == SHARED and run.tree.shared[x[1]] in defined]
         given = run.begun.values() if any(x[0] == LIVE_IN for x in places) else ()
         run.recorder.item_aliases += [(x, run.line) for x in (*held.values(), *shared, *given, *run.item_roots)]
@@ -125,19 +136,9 @@ class AppendedItems:
         for k, is_full in self._columns:
             yield k, next(remaining), None if is_full else next(remaining)
 
-    def _stacked(
-        self, k: int, columns: Sequence[tuple[Tensor, Tensor | None]], held: tuple[tuple[int, Tensor], ...]
-    ) -> list[StackedItems]:
-        """The items of a list, of its columns.  held: see StackedItems."""
+    def _stacked(self, k: int, rows: Tensor, inside: Tensor | None, held: tuple[tuple[int, Tensor], ...]) -> list[StackedItems]:
+        """The items of a list.  rows, inside: see `columns`.  held: see StackedItems."""
         run, holds = self._run, self._run.tree.item_kinds[k][1]
-        rows, inside = columns[0]
-        if len(columns) > 1:
-            shape, count = rows._array.shape, len(columns)
-            every = REGISTRY["full"](True, shape=shape[:1], dtype=bool_)
-            rows = reshape.of(stack.of(*[x for x, _ in columns], dim=1), shape=(shape[0] * count, *shape[1:]))
-            if any(has is not None for _, has in columns):
-                inside = stack.of(*[every if has is None else has for _, has in columns], dim=1)
-                inside = reshape.of(inside, shape=(shape[0] * count,))
         if inside is None:
             return [StackedItems(rows, len(rows._array), holds, held)]
         if not run.take(REGISTRY["any"].of(inside, dims=(0,), keepdim=False)):
@@ -147,3 +148,15 @@ class AppendedItems:
         return [
             StackedItems(selected, len(selected._array) if run.recorder.ragged.rows_of(selected) is None else None, holds, held)
         ]
+
+
+def _interleaved(columns: Sequence[tuple[Tensor, Tensor | None]]) -> tuple[Tensor, Tensor | None]:
+    """The rows of several columns, those of one step after those of the step before, and which of them are items."""
+    rows, inside = columns[0]
+    shape, count = rows._array.shape, len(columns)
+    every = REGISTRY["full"](True, shape=shape[:1], dtype=bool_)
+    rows = reshape.of(stack.of(*[x for x, _ in columns], dim=1), shape=(shape[0] * count, *shape[1:]))
+    if any(has is not None for _, has in columns):
+        inside = stack.of(*[every if has is None else has for _, has in columns], dim=1)
+        inside = reshape.of(inside, shape=(shape[0] * count,))
+    return rows, inside

@@ -34,6 +34,7 @@ from tracejit.capture.defects import stop_for_defect
 from tracejit.capture.gathered_items import GatheredItems
 from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.handlers.symbols import is_symbolic
+from tracejit.capture.logged_calls import LoggedCalls
 from tracejit.capture.loop_emission import LoopResults, emit_loop, room_for
 from tracejit.capture.loop_steps import LIVE_IN, SHARED, RecordingPoint, StepValue, outside_value
 from tracejit.capture.path_body import body_of
@@ -163,6 +164,7 @@ class LoopRun:
         self.elements: Elements | None = None
         self.gathered = GatheredItems(interpreter)
         self.places: dict[str, StepPlace] = {}
+        self.stores: set[int] = set()  # the positions of those in places among the effects, when the step began
         self.values_in_python: dict[str, Any] = {}  # what these hold in Python where slots are filled
         self.entered_values: dict[str, Any] = {}  # what the step that runs found in them
         self.element: Any = None  # the number of the next step's
@@ -172,11 +174,12 @@ class LoopRun:
         self.depth = self.recorder.native_depth
         self.is_nested = interpreter.loops_around > 0
         self.items = AppendedItems(self)
+        self.calls = LoggedCalls(self)
         self.stopped = StoppedLoop(self)
 
     def is_held(self, k: int) -> bool:
         """Whether it matters which objects the items of a list are."""
-        return not self.lists[k][1] and self.tree.item_kinds[k][1] is Tensor
+        return k < len(self.lists) and not self.lists[k][1] and self.tree.item_kinds[k][1] is Tensor
 
     def step(self, *given: Any) -> Any:
         """Run the step in Python."""
@@ -374,7 +377,8 @@ class LoopRun:
         """Make steps by the paths that are known.  Returns how the last one has ended; None where they do not serve the next one."""
         while (left := self.walk.step(self.arrays, self.objects, self.grads, self._first_object())) is not None:
             self.arrays, self.objects, self.grads = left.arrays, left.objects, left.grads
-            self.items.steps.append([*left.items, *[[] for _ in self.items.before[len(left.items) :]]])
+            self.items.note_step(left.items)
+            self.calls.make(left.items)
             if left.way != CONTINUES or (self.trips is not None and not self._is_inside()):
                 return left.way
             self.made += 1
@@ -417,6 +421,7 @@ class LoopRun:
             live_ins = [interpreter.values[id(x)] for x in stand_ins]
             self._enter_places(stand_ins)
             entered = interpreter.journal.mark()
+            self.calls.begin_step()
             before = self.reachable()
             self.gathered.stand_ins.clear()
             given = self._arguments(stand_ins)
@@ -498,8 +503,12 @@ class LoopRun:
 
     @property
     def positions(self) -> set[int]:
-        """The positions of the stores in places among the effects."""
-        return self.recorder.effects.positions_of([place.target for place in self.places.values()])
+        """The positions of the stores in places, and of calls for output, among the effects."""
+        return self.stores | self.recorder.effects.positions_of(self._targets) | self.calls.positions
+
+    @property
+    def _targets(self) -> list[Any]:
+        return [place.target for place in self.places.values()]
 
     def _enter_places(self, stand_ins: Sequence[Tensor]) -> None:
         """Have the step find stand-ins in its places."""
@@ -512,6 +521,7 @@ class LoopRun:
                 value = put_together(self.recorder, form, iter([self._given(k, stand_ins[k]) for k in slots]))
             self.entered_values[name] = value
             place.enter(self.recorder, value)
+        self.stores = self.recorder.effects.positions_of(self._targets)  # a call for output begins new stores
 
     def _restore_places(self) -> None:
         """Have places hold what they did before the loop: later guards on contents refer to that."""
@@ -597,7 +607,7 @@ class LoopRun:
         why = insert()
         # Tensors may have become those of slots, or a nested loop is another one.  The paths of all steps are needed by the tape, and where
         # items may be other objects.
-        lists = [*self.tree.item_kinds]
+        lists = [*range(self.loop.items)]
         needs_all = self.tree.has_gradients or self.tree.items_from_before(lists) or self.tree.holds_items(lists)
         if why and self.restarts < _MOST_RESTARTS and not needs_all:
             self.restarts += 1
@@ -665,8 +675,8 @@ class LoopRun:
         if self.trips is not None:
             self.arrays[0] = np.array(int(arrays[0]) + self.trips.step)
         copied = dict(outcome.end.copies)
-        self.items.steps.append([[] for _ in self.items.before])
-        for column, more, places in zip(self.items.steps[-1], outcome.items, outcome.end.items, strict=False):
+        appended: list[list[tuple[np.ndarray[Any, Any], Any]]] = [[] for _ in outcome.items]
+        for column, more, places in zip(appended, outcome.items, outcome.end.items, strict=True):
             for array, place in zip(more, places, strict=True):
                 number: Any = self._first_object() + first[place] if place in first else -1
                 if place in copied:
@@ -676,6 +686,7 @@ class LoopRun:
                 elif place[0] == SHARED and place[1] in self.interpreter.defined:
                     number = self.tree.number_of(place[1])
                 column.append((array, number))
+        self.items.note_step(appended)
 
     def _stay_outside(
         self, stand_ins: Sequence[Tensor], live_ins: Sequence[int], way: int, values: Sequence[Any], in_places: Mapping[str, Any]
@@ -894,7 +905,7 @@ class LoopRun:
         """The result of the loop."""
         tree, slots = self.tree, self.tree.slots
         known: dict[int, Tensor] = {}
-        read = self.tree.holds_items([*self.tree.item_kinds])
+        read = self.tree.holds_items(range(self.loop.items))
         held: dict[int, Tensor] = {}
 
         def value_of_slot(k: int) -> Any:
@@ -913,6 +924,7 @@ class LoopRun:
             return value
 
         by_key = {slot.key: k for k, slot in enumerate(slots)}
+        self.calls.emit(self.items.columns(rows))
         self._restore_places()
         stored = {k for _, end in tree.all_paths() for k in end.left}
         for name in self.places.keys() & self.carried.keys():

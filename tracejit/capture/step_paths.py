@@ -204,6 +204,7 @@ def describe_path(
     interpreter, slots = run.interpreter, run.tree.slots
     if any(x is ABSENT for x in in_places.values()):
         raise Refused("a step deletes an attribute or an item")
+    logged = run.calls.of_step()
     after = run.reachable_after(in_places)
     if isinstance(after, str) or not after.is_unchanged_since(before):
         raise Refused("a step changes what it has not made")
@@ -213,13 +214,15 @@ def describe_path(
     left, appended, changes = _left_in_slots(run, way, values, in_places)
     ends = [_end(interpreter, slot, x) for slot, x in left]
     appended = [[_item(run, k, x) for x in column] for k, column in enumerate(appended)]
+    if logged:
+        appended = [*appended, *[[] for _ in run.lists[len(appended) :]], *logged]
     rows = [x for column in appended for x in column]
     if run.recorder.stopped:
         raise Refused("a number has no place in the program")
     if not _only_computes(run, entered):
         raise Refused("a step does more than compute: it changes something outside, or calls what is not in the program")
     passing = [slot.key[0] == "variable" and slot.key[1] not in run.read_after for slot, _ in left]
-    joined = [is_joined for column, (_, is_joined) in zip(appended, run.lists, strict=False) for _ in column]
+    joined = [k >= len(run.lists) or run.lists[k][1] for k, column in enumerate(appended) for _ in column]
     path = _Path(run, begin, live_ins, ends, rows, passing, joined)
     for x in (*ends, *rows):
         if any((x if x._base is None else x._base) is y for y in run.states.values()):
@@ -251,7 +254,7 @@ def describe_path(
         outcome.end.left[k] = place
         outcome.contents[k] = run.states[k]._array.copy()
     outcome.items = [[x._array for x in column] for column in appended]
-    run.item_roots += [x._base for x in rows if x._base is not None]
+    run.item_roots += [x._base for column in appended[: len(run.lists)] for x in column if x._base is not None]
     of_tensors = [x for x, (slot, _) in zip(path.ends, left, strict=True) if slot.holds is Tensor]
     tensors = [x for k, column in enumerate(outcome.end.items) for x in column if run.tree.item_kinds[k][1] is Tensor]
     held = [x for k, column in enumerate(outcome.end.items) for x in column if run.is_held(k)]
@@ -346,7 +349,7 @@ def _only_computes(run: LoopRun, entered: Mark) -> bool:
     firsts = interpreter.states, type(interpreter).backward_ran, type(interpreter)._wrote
     sizes = recorder.sizes
     read = (effects.stored, effects.content_guarded, recorder.guarded_by_value, recorder.positions, *sizes.tables_of_names())
-    known = (*read, *firsts, *recorder.ragged.tables())
+    known = (*read, *firsts, *recorder.ragged.tables(), *((effects.opaque_calls,) if run.calls.positions else ()))
     stores = run.positions
     for table, place in interpreter.journal.changes(entered, Topic.READS | Topic.NUMBERS):
         if not any(table is x for x in known) and not (table is effects.in_order and place in stores):
