@@ -1186,3 +1186,83 @@ def test_gradients_of_gradients_reach_results_by_what_steps_have_saved(function:
         for x, y in zip(*found, strict=True):
             np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
     assert compiled.stats.compiled_calls >= 3 and not compiled.reasons, compiled.explain()
+
+
+# -- leaves that steps are given
+def descent_in_place(x: Any, w: Any, n: int) -> Any:
+    w = w.detach().requires_grad_()
+    for _ in range(n):
+        loss = ((x * w).sum() - 1) ** 2
+        loss.backward()
+        with T.no_grad():
+            w -= 0.05 * w.grad
+            w.grad.zero_()
+        if loss < 0.3:
+            break
+    return w.detach(), w.grad, w.is_leaf
+
+
+def descent_that_asks(x: Any, w: Any, n: int) -> Any:
+    w, missing = w.detach().requires_grad_(), 0
+    for _ in range(n):
+        loss = ((x * w).sum() - 1) ** 2
+        loss.backward()
+        with T.no_grad():
+            if w.grad is None or not w.is_leaf or w.grad_fn is not None:
+                missing += 1
+            else:
+                w -= 0.05 * w.grad
+                w.grad = None
+        if loss < 0.3:
+            break
+    return w.detach(), missing
+
+
+def descent_with_new_leaves(x: Any, w: Any, n: int) -> Any:
+    w = w.detach().requires_grad_()
+    for _ in range(n):
+        loss = ((x * w).sum() - 1) ** 2
+        loss.backward()
+        w = (w - 0.05 * w.grad.sign()).detach().requires_grad_()
+        if loss < 0.3:
+            break
+    return w.detach(), w.grad
+
+
+def descent_of_an_argument(x: Any, w: Any, n: int) -> Any:
+    def step(w: Any) -> Any:
+        loss = ((x * w).sum() - 1) ** 2
+        loss.backward()
+        return loss
+
+    while n:
+        loss = step(w)
+        with T.no_grad():
+            w -= 0.05 * w.grad
+        w.grad = None if n % 2 else w.grad
+        n = 0 if loss < 0.3 else n - 1
+    return w.detach(), w.grad
+
+
+def twice_in_a_step(x: Any, w: Any, n: int) -> Any:
+    v = w
+    for _ in range(n):
+        ((x * w).sum() - 1).square().backward()
+        (w * w).sum().backward()
+        seen = w.grad * 1
+        if seen.sum() > 0.5:
+            w = w.detach().requires_grad_()
+    return seen, w.detach(), v.grad, w is v
+
+
+@pytest.mark.parametrize(
+    "function",
+    [descent_in_place, descent_that_asks, descent_with_new_leaves, descent_of_an_argument, twice_in_a_step],
+    ids=lambda f: f.__name__,
+)
+@pytest.mark.parametrize("is_outlined", [True, False])
+def test_a_leaf_that_a_step_is_given_gets_its_gradients(function: Any, is_outlined: bool) -> None:
+    compiled = outlined(function) if is_outlined else T.compile(function, wait=True)
+    for k in range(12):
+        expected, found = [(f(normal(k, 3), weight(k, 3), 9), ()) for f in (function, compiled)]
+        assert_same(expected, found, exact=False)

@@ -724,8 +724,13 @@ class RecordingInterpreter(StateRecorder):
         return state.base.take_list(tensor)
 
     # -- gradients of leaves
+    def _leaf(self, tensor: Tensor) -> Tensor:
+        """The leaf that a tensor stands for in a step of a loop, where passes leave gradients; `tensor` itself if it stands for none."""
+        leaf: Tensor = self.recorder.stands_for(tensor)
+        return leaf if tensor.is_leaf else tensor
+
     def read_grad(self, tensor: Tensor) -> Any:
-        recorder = self.recorder
+        recorder, tensor = self.recorder, self._leaf(tensor)
         value = state.base.read_grad(tensor)
         if recorder.stopped or (id(tensor), "_grad") in recorder.effects.written:
             return value
@@ -733,6 +738,7 @@ class RecordingInterpreter(StateRecorder):
         return value if source is None else recorder.read(value, source.variable.get("_grad"))
 
     def write_grad(self, tensor: Tensor, value: Any) -> None:
+        tensor = self._leaf(tensor)
         state.base.write_grad(tensor, value)
         recorder = self.recorder
         if recorder.stopped:
