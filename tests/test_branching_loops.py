@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import warnings
 from collections.abc import Callable
@@ -923,3 +924,105 @@ def test_a_loop_that_may_leave_and_gives_nothing_that_is_read_is_compiled(is_out
     assert compiled.stats.compiled_calls == 3, compiled.explain()
     with pytest.raises(IndexError):
         compiled(normal(0, 3), xs + 1)
+
+
+# -- steps as programs have them
+def rows_of_states(x: Any, n: int) -> Any:
+    out, accepted = T.zeros(n, 3), T.zeros(n, dtype=T.bool)
+    for k in range(n):
+        proposed = x + 0.5 * T.randn(3)
+        if T.rand(()) < 0.5:
+            x = proposed
+            accepted[k] = True
+        out[k] = x
+        out[k, 0] = x[0] * 2
+    return out, accepted
+
+
+def chain_of_states(x: Any, n: int) -> Any:
+    state, visits = T.tensor(1), T.zeros(5)
+    for _ in range(n):
+        state = (state + 3) % 5 if T.rand(()) < 0.4 else (state + 1) % 5
+        visits[state] += x[state % 3]
+    return state, visits
+
+
+def learnt(x: Any, n: int) -> Any:
+    values, state = T.zeros(6, 2), 0
+    for _ in range(n):
+        action = int(values[state].argmax()) if T.rand(()) > 0.2 else int(T.randint(0, 2, ()))
+        following = min(max(state + (1 if action else -1), 0), 5)
+        reward = 1.0 if following == 5 else 0.0
+        values[state, action] += 0.1 * (reward + 0.9 * values[following].max() - values[state, action])
+        state = 0 if following == 5 else following
+    return values + x.sum()
+
+
+def of_gaussians(x: Any, n: int) -> Any:
+    def log_density(x: Any) -> Any:
+        return -0.5 * (x * x).sum() - 0.5 * len(x) * math.log(2 * math.pi)
+
+    for _ in range(n):
+        proposed = x + T.randn(3) * (np.sqrt(2.0) / math.sqrt(n))
+        if T.rand(()).log() < log_density(proposed) - log_density(x):
+            x = proposed
+    return x
+
+
+def of_distributions(x: Any, n: int) -> Any:
+    normal_ = T.distributions.Normal(0.0, 1.0)
+    for _ in range(n):
+        proposed = x + normal_.sample((3,))
+        if T.rand(()).log() < (normal_.log_prob(proposed) - normal_.log_prob(x)).sum():
+            x = proposed
+    return x
+
+
+def perceptron(x: Any, n: int) -> Any:
+    weights, mistakes = T.zeros(3), 0
+    for _ in range(n):
+        y = x + T.randn(3)
+        if (weights * y).sum() <= 0:
+            weights += 0.1 * y
+            mistakes += 1
+        else:
+            weights *= 0.99
+    return weights, mistakes
+
+
+def walk_of_an_argument(x: Any, n: int) -> Any:
+    same = x
+    for _ in range(n):
+        change = T.randn(3)
+        if change.sum() > same[0]:
+            x += change
+        else:
+            x -= 0.5 * change
+    return x, same is x
+
+
+def updated_and_assigned(x: Any, n: int) -> Any:
+    before = x
+    for _ in range(n):
+        if x.sum() > 0:
+            x -= T.rand(3)
+        else:
+            x = x + 1
+    return x, before
+
+
+@pytest.mark.parametrize(
+    "program",
+    [rows_of_states, chain_of_states, learnt, of_gaussians, of_distributions, perceptron, walk_of_an_argument],
+    ids=lambda f: f.__name__,
+)
+def test_steps_as_programs_have_them_are_those_of_one_node(program: Any) -> None:
+    compiled = agrees(program, lambda k: (normal(k, 3), 20), recordings=4, calls=14)
+    assert not compiled.reasons, compiled.explain()
+
+
+def test_a_variable_that_some_steps_update_in_place_and_others_assign_to_is_refused() -> None:
+    compiled = outlined(updated_and_assigned)
+    for k in range(6):
+        assert_equal(outcome(updated_and_assigned, (normal(k, 3), 9), k), outcome(compiled, (normal(k, 3), 9), k))
+    assert "writes to a tensor in a variable that steps assign to" in messages(compiled)

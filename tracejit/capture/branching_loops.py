@@ -269,7 +269,8 @@ class LoopRun:
         for name in [*[name for name in loop.live_ins if name in loop.live_outs], *self.places]:
             value = self.variables[name]
             leaves: list[Any] = []
-            if name in self.places and self.places[name].only_in_place and isinstance(value, Tensor):
+            in_place = self.places[name].only_in_place if name in self.places else name in loop.only_in_place
+            if in_place and isinstance(value, Tensor):
                 continue
             if value is UNBOUND:
                 self.unbound.add(name)

@@ -12,6 +12,7 @@ state.v, ...)` (`Snapshot.follows`)."""
 
 from __future__ import annotations
 
+import builtins
 import types
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -20,12 +21,12 @@ from tracejit.autograd.tape import DataStorage
 from tracejit.capture.handlers.post_program import is_post_program
 from tracejit.capture.handlers.symbols import is_symbolic
 from tracejit.capture.nested_places import DICTIONARIES, SEQUENCES, children_of, is_tuple, items_of
-from tracejit.capture.policies import is_heap_type
+from tracejit.capture.policies import COMPUTED_NUMBERS, is_heap_type
 from tracejit.capture.recording.journal import NOTHING, Mark, Topic
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 from tracejit.core.interpreter import state
-from tracejit.replay.ir import Call, Define, walk
+from tracejit.replay.ir import Call, Define, Expr, Name, walk
 from tracejit.tensor import Size, Tensor
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ __all__ = [
 VALUES: Final = (int, float, complex, str, bytes, bool, types.NoneType)
 _AROUND: Final = ""
 """The token before those of `around`; before those of a variable there is its name, and no other token is a text."""
+_OF_NUMBERS: Final = (*COMPUTED_NUMBERS, int, float, bool, len, sum)
 _MOST: Final = 4096
 """Tokens of a snapshot; there is none of more."""
 
@@ -288,9 +290,17 @@ def is_constant(x: Any) -> bool:
     return type(x) in (types.ModuleType, DType) or (type(x) is type and not is_heap_type(x))
 
 
-def only_reads(statements: Iterable[Any]) -> bool:
-    """Whether statements of the prologue only read, and guard what is there: they call nothing, but in guards."""
-    return not any(isinstance(x, Define) and any(isinstance(part, Call) for part in walk(x.value)) for x in statements)
+def only_reads(recorder: Recorder, statements: Iterable[Any]) -> bool:
+    """Whether statements of the prologue only read, compute numbers, and guard what is there: they call nothing else, but in guards."""
+    calls = [part for x in statements if isinstance(x, Define) for part in walk(x.value) if isinstance(part, Call)]
+
+    def is_pure(function: Expr) -> bool:
+        if not isinstance(function, Name):
+            return False
+        called = recorder.namespace.get(function.name, getattr(builtins, function.name, None))
+        return any(called is x for x in _OF_NUMBERS)
+
+    return all(is_pure(call.function) for call in calls)
 
 
 def only_computes(recorder: Recorder, since: Mark, ignored: Topic = NOTHING, stores: Collection[int] = ()) -> bool:

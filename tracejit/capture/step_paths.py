@@ -354,7 +354,7 @@ def _only_computes(run: LoopRun, entered: Mark) -> bool:
     for table, place in interpreter.journal.changes(entered, Topic.READS | Topic.NUMBERS):
         if not any(table is x for x in known) and not (table is effects.in_order and place in stores):
             return False
-    return only_reads(recorder.prologue[entered.statements :])
+    return only_reads(recorder, recorder.prologue[entered.statements :])
 
 
 class _Path:

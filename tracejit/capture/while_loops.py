@@ -63,7 +63,7 @@ class _StepStart:
         if self.state is None or now.state is None or not now.state.is_unchanged_since(self.state):
             return False
         mark = self.point.mark
-        return only_computes(recorder, mark, Topic.READS) and only_reads(recorder.prologue[mark.statements :])
+        return only_computes(recorder, mark, Topic.READS) and only_reads(recorder, recorder.prologue[mark.statements :])
 
 
 def record_while_loop(

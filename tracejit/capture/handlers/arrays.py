@@ -29,6 +29,7 @@ from tracejit.capture.handlers.stand_ins import plain, plain_copy
 from tracejit.capture.handlers.symbols import SymbolicNumber
 from tracejit.capture.handlers.try_blocks import is_in_try_block
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
+from tracejit.capture.recording.journal import Topic
 from tracejit.capture.syntax.convert import is_instrumented
 from tracejit.core.dtypes import FROM_NUMPY, as_dtype
 from tracejit.cpython.call_hook import allow
@@ -196,7 +197,7 @@ class ArrayHandlers(Handlers):
         self.epilogue_arrays: dict[int, SymbolicNumber] = journal.dictionary()
         self._fixed: set[int] = journal.set()  # ids of fixed arrays
         # (function, code, line) -> the function with its warnings at that line.
-        self._with_user_line: dict[Any, Any] = journal.dictionary()
+        self._with_user_line: dict[Any, Any] = journal.dictionary(Topic.INDEX)
 
     # -- kinds of arrays
     def define_array(self, tensor: Tensor, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

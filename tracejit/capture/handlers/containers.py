@@ -337,7 +337,7 @@ class ContainerHandlers(Handlers):
             return self._slice_key(key)
         if type(key) is tuple and any(is_symbolic(k) or type(k) is slice for k in key):
             return tuple(map(self._tensor_key, key))
-        return recorder.contents.as_key(key)
+        return key if is_a(key, Tensor) else recorder.contents.as_key(key)
 
     def _slice_key(self, key: slice) -> slice:
         """`key` as a slice of a tensor.  If both bounds may vary from call to call they stay symbolic, and the operation asks
@@ -475,7 +475,7 @@ class ContainerHandlers(Handlers):
             store, _ = recorder.attributes.lookup(type(owner), "__setitem__")
             value = recorder.arrays.as_operand(value)
             key = self._tensor_key(recorder.number_calls.index_of(key))
-            value = value if is_symbolic(value) else recorder.contents.as_key(value)
+            value = value if is_symbolic(value) or is_a(value, Tensor) else recorder.contents.as_key(value)
             if store is Tensor.__setitem__ and recorder.ragged.store(owner, key, value):
                 return
             recorder.contents.read_content((key, value), deep=True)

@@ -92,7 +92,8 @@ class OutlinedLoop:
     code: of the step, a function of the element (if the loop has elements) and of the variables `live_ins`; it returns (one of WAYS,
     (values of `live_outs`, a tuple of items for each list)), with the error behind these if it has raised one.  items: number of lists
     that steps append to.  measured: of which of these steps ask for the length.  read_after: the variables among `live_outs` that are
-    read after the loop, too.  has_elements: whether it is a `for` loop.  is_watched: whether it is in a `try`, or in a `with` that may
+    read after the loop, too.  only_in_place: those that steps only change by `+=` and the like: a tensor stays the same object.
+    has_elements: whether it is a `for` loop.  is_watched: whether it is in a `try`, or in a `with` that may
     swallow errors.  branches: whether it is around one of the lines; other loops in steps are outlined in case that values decide how
     many steps they have.  line: of its header."""
 
@@ -102,6 +103,7 @@ class OutlinedLoop:
     items: int
     measured: frozenset[int]
     read_after: frozenset[str]
+    only_in_place: frozenset[str]
     has_elements: bool
     is_watched: bool
     branches: bool
@@ -227,6 +229,7 @@ class _Loop:
             len(lists),
             frozenset([k for k, x in enumerate(lists) if x.is_measured]),
             frozenset(later) & {*left},
+            frozenset(left) - _assigned_by([*before[0], *([before[1]] if before[1] is not None else [])]),
             isinstance(loop, ast.For),
             self.is_watched,
             self.branches,
@@ -375,6 +378,19 @@ class _Loop:
 def _extended(name: str, items: str) -> ast.stmt:
     """A statement that puts items into a list."""
     return ast.Expr(ast.Call(ast.Name(EXTENDED_LIST, ast.Load()), [ast.Name(name, ast.Load()), ast.Name(items, ast.Load())], []))
+
+
+def _assigned_by(parts: Sequence[ast.AST]) -> set[str]:
+    """The names that statements bind otherwise than by `name += value` and the like."""
+    return names_stored_by([_WithoutUpdates().visit(part) for part in copy.deepcopy(list(parts))])
+
+
+class _WithoutUpdates(ast.NodeTransformer):
+    """Leaves the value of an update, `name += value`, where that was."""
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
+        self.generic_visit(node)
+        return ast.Expr(node.value) if isinstance(node.target, ast.Name) else node
 
 
 def _item_of_values(k: int) -> ast.expr:
