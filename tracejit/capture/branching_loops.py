@@ -78,6 +78,7 @@ from tracejit.capture.stopped_loop import StoppedLoop
 from tracejit.capture.syntax.loops import UNBOUND
 from tracejit.capture.syntax.outlined_loops import NO_STEP, RAISES, WAYS, WHILE, OutlinedLoop
 from tracejit.capture.syntax.pieces import CONTINUES, RETURNS
+from tracejit.capture.varying_kinds import VaryingKinds
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FROM_NUMPY, int64
 from tracejit.core.floating import quietly
@@ -175,6 +176,7 @@ class LoopRun:
         self.is_nested = interpreter.loops_around > 0
         self.items = AppendedItems(self)
         self.calls = LoggedCalls(self)
+        self.kinds = VaryingKinds(self)
         self.stopped = StoppedLoop(self)
 
     def is_held(self, k: int) -> bool:
@@ -249,6 +251,7 @@ class LoopRun:
             except Exception as error:
                 stop_for_defect(self.recorder, error)
                 return self.stopped.steps_in_python(self.stopped.remaining(done=False))
+            self.kinds.settle()
             result = self._after(ended) if ended is not None else self._record_step()
             if result is not None:
                 return result
@@ -259,6 +262,7 @@ class LoopRun:
         slots: list[Slot] = []
         tensors: list[Tensor] = []
         self.count = self._count()
+        self.kinds = VaryingKinds(self)
         self.carried = {}
         carried: dict[str, Carried] = {}
         self.unbound: set[str] = set()  # live-in variables without a value, until a step has given them one
@@ -288,7 +292,8 @@ class LoopRun:
         if self.elements is not None and self.trips is not None and is_symbolic(self.elements.stop):
             value = number_value(interpreter, self.elements.stop)
             self.tree.trips = TripCount(self.trips.step, self.tree.shared_place(value, (interpreter.avals[value], False)))
-        self.fixed = {name: x for name, x in self.variables.items() if name not in carried and name not in self.unbound}
+        given = {*loop.live_ins, *self.places} - carried.keys() - self.unbound
+        self.fixed = {name: x for name, x in self.variables.items() if name in given}
         self.entered: list[int | None] = [interpreter.value_of(x) for x in tensors]
         self.arrays = [x._array for x in tensors]
         self.grads = [slot.requires_grad for slot in slots]  # of what they hold now
@@ -458,7 +463,7 @@ class LoopRun:
             if isinstance(before, str):
                 raise Refused(before)
             outcome = describe_path(self, begin, entered, live_ins, way, values, left, before)
-            may_stay = not self.made and self.first < _MOST_FIRST and way != RETURNS and (way == CONTINUES or not self.loop.items)
+            may_stay = self.may_stay_outside and way != RETURNS and (way == CONTINUES or not self.loop.items)
             if may_stay and ((outcome.changes and way == CONTINUES) or self._reads_twice(outcome)):
                 return self._stay_outside(stand_ins, live_ins, way, values, left)
             if outcome.changes:
@@ -472,7 +477,18 @@ class LoopRun:
             stop_for_defect(recorder, error)
             return self.stopped.go_on(way, values, stand_ins)
         self._assign(outcome)
+        self.kinds.settle()
         return self._after(way)
+
+    @property
+    def may_stay_outside(self) -> bool:
+        """Whether the step that runs is a first one, which may stay outside of the node."""
+        return not self.made and self.first < _MOST_FIRST
+
+    def carry(self, name: str, form: Any, keys: Sequence[Any]) -> None:
+        """Have a variable hold what is in the slots with these keys."""
+        by_key = {slot.key: k for k, slot in enumerate(self.tree.slots)}
+        self.carried[name] = Carried(form, [by_key[key] for key in keys])
 
     def _find_places(self) -> None:
         """Find the places that steps store in: those that hold what may be carried, or what has no state."""
@@ -563,9 +579,10 @@ class LoopRun:
                 self.recorder.loop_stand_ins[id(x)] = x, real
         return result
 
-    def _arguments(self, stand_ins: Sequence[Tensor]) -> list[Any]:
+    def _arguments(self, stand_ins: list[Tensor]) -> list[Any]:
         """The arguments of the step."""
         recorder, given = self.recorder, []
+        self.kinds.take(stand_ins)
         define = recorder.extracted_numbers.define_element
         if self.elements is not None:
             number, at = define(stand_ins[0], int(self.arrays[0])), self.elements.at
@@ -892,15 +909,23 @@ class LoopRun:
         return copy
 
     def _guard_objects(self, at: dict[StepValue, Tensor]) -> None:
-        """Guard which objects the slots hold in the end."""
+        """Guard which objects the slots that are read after the loop hold in the end."""
         bind, tree = self.interpreter.bind, self.tree
-        holding = [k for k in range(len(tree.slots)) if tree.is_object(k) and self.objects[k] != -1]
+        holding = [k for k in range(len(tree.slots)) if tree.is_object(k) and self.objects[k] != -1 and self._is_result(k)]
         for k in holding:
             self.take(bind(REGISTRY["minimum"], (at[identity(k)], OBJECTS), {}))
         for n, k in enumerate(holding):
             for j in holding[:n]:
                 if tree.slots[j].aval == tree.slots[k].aval and min(self.objects[j], self.objects[k]) >= OBJECTS:
                     self.take(bind(REGISTRY["eq"], (at[identity(j)], at[identity(k)]), {}))
+
+    def _is_result(self, k: int) -> bool:
+        """Whether what a slot holds in the end may be read after the loop."""
+        key: Any = self.tree.slots[k].key
+        if key[0] != "variable":
+            return bool(key[0] == "return")
+        held = k in self.carried[key[1]].slots if key[1] in self.carried else key[1] not in self.fixed
+        return held and key[1] in self.read_after
 
     def _result(self, way: int, at: dict[StepValue, Tensor], rows: Sequence[Tensor]) -> tuple[int, Any]:
         """The result of the loop."""
@@ -915,6 +940,8 @@ class LoopRun:
                 return self.take(x)
             if holds in NUMBERS:
                 return self.recorder.extracted_numbers.define_element(x, holds(self.arrays[k]))
+            if not self._is_result(k):
+                return x
             number = self.objects[k]
             before = self.object_from_before(number)
             if before is None and x.requires_grad and not self.grads[k]:
@@ -926,6 +953,7 @@ class LoopRun:
 
         by_key = {slot.key: k for k, slot in enumerate(slots)}
         self.calls.emit(self.items.columns(rows))
+        self.kinds.take_ends(at)
         self._restore_places()
         stored = {k for _, end in tree.all_paths() for k in end.left}
         for name in self.places.keys() & self.carried.keys():

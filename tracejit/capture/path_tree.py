@@ -449,6 +449,11 @@ class PathTree:
 
         return not any(tree.insert(path, end, outside) for path, end in other.all_paths())
 
+    def begin_with(self, slot: int, line: str) -> None:
+        """Have all paths so far begin with a guard: the number in a slot is 0."""
+        if not self.root.is_open or self.root.nodes:
+            self.root = Segment([], (LIVE_IN, slot), line, {Literal(0): self.root})
+
     def replace_place(self, old: StepValue, new: StepValue) -> None:
         """Have all paths read a value at another place."""
 

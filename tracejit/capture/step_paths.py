@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from tracejit.capture.tensors import RecordingInterpreter
 
 __all__ = [
-    "HOLDS_STATE", "NUMBERS", "Carried", "Refused", "StepOutcome", "carried_form", "check_tensor", "describe_path",
+    "HOLDS_STATE", "NUMBERS", "Carried", "Refused", "StepOutcome", "carried_form", "check_tensor", "describe_path", "form_of",
     "is_carried_or_constant", "number_tensor",
-    "number_value", "put_together", "reachable", "variable_keys",
+    "number_value", "put_together", "reachable", "slot_of", "variable_keys",
 ]  # fmt: skip
 
 NUMBERS: Final[dict[type, Any]] = {int: int64, float: float64, bool: bool_}
@@ -171,6 +171,13 @@ def taken_apart(x: Any, leaves: list[Any]) -> Any:
     raise Refused(f"a step returns a {type(x).__name__}")
 
 
+def form_of(x: Any) -> tuple[Any, list[Any]]:
+    """(the form of what steps may leave in a variable, None of anything else; its tensors and numbers)."""
+    leaves: list[Any] = []
+    form = ("constant", x) if type(x) in _PRIMITIVE and x is not UNBOUND else carried_form(x, leaves)
+    return form, leaves
+
+
 def put_together(recorder: Recorder | None, form: Any, leaves: Iterator[Any]) -> Any:
     """A result of a form that `taken_apart` has given.  recorder: None where nothing is recorded any more."""
     if type(form) is type:
@@ -250,6 +257,7 @@ def describe_path(
             raise Refused(f"{slot.key[1]!r} becomes a tensor from before the loop, which is in another one")
         outcome.end.left[k] = place
         outcome.contents[k], outcome.grads[k] = tensor._array, slot.holds is Tensor and tensor.requires_grad
+    outcome.path = [*run.kinds.begin_path(), *outcome.path]
     for k, place in path.written.items():
         outcome.end.left[k] = place
         outcome.contents[k] = run.states[k]._array.copy()
@@ -276,27 +284,30 @@ def _left_in_slots(
         if run.template is not None and run.template != form:
             raise Refused("steps return different kinds of things")
         run.template = form
-        left += [(_slot_of(("return", n), x), x) for n, x in enumerate(leaves)]
+        left += [(slot_of(("return", n), x), x) for n, x in enumerate(leaves)]
     else:
         names = run.loop.live_outs
         variables.update(zip(names, values, strict=False))
         rows += values[len(names) :]
     for name, x in variables.items():
+        if (of_its_kind := run.kinds.left(name, x)) is not None:
+            left += of_its_kind
+            continue
         held: list[Any] = []
         form = carried_form(x, held)
         if name in run.fixed:
             if x is run.fixed[name] or (type(x) in _PRIMITIVE and _is_equal(x, run.fixed[name])):
                 continue
-            if form is None:
+            if form is None and not (type(x) in _PRIMITIVE and run.may_stay_outside):
                 raise Refused(f"{name!r} is another {type(x).__name__} after each step")
             changes = name
         elif name in run.carried and (type(x) is tuple or type(run.carried[name].form) is tuple):
             if form == run.carried[name].form:
-                left += [(_slot_of(key, y), y) for key, y in zip(variable_keys(name, len(held)), held, strict=True)]
+                left += [(slot_of(key, y), y) for key, y in zip(variable_keys(name, len(held)), held, strict=True)]
             else:
                 changes = name
         elif form is not None and type(x) is not tuple:
-            left.append((_slot_of(("variable", name), x), x))
+            left.append((slot_of(("variable", name), x), x))
         elif type(x) in _PRIMITIVE and name not in run.carried and x is not UNBOUND:
             run.fixed[name] = x
         elif x is UNBOUND and name in run.unbound:
@@ -312,7 +323,7 @@ def _is_equal(x: Any, y: Any) -> bool:
     return type(x) is type(y) and repr(x) == repr(y)
 
 
-def _slot_of(key: tuple[Any, ...], x: Any) -> Slot:
+def slot_of(key: tuple[Any, ...], x: Any) -> Slot:
     if isinstance(x, Tensor):
         return Slot(key, Aval(x._array.shape, FROM_NUMPY[x._array.dtype]), Tensor)
     return Slot(key, Aval((), NUMBERS[type(plain(x))]), type(plain(x)))

@@ -229,7 +229,7 @@ class _Loop:
             len(lists),
             frozenset([k for k, x in enumerate(lists) if x.is_measured]),
             frozenset(later) & {*left},
-            frozenset(left) - _assigned_by([*before[0], *([before[1]] if before[1] is not None else [])]),
+            frozenset(left) - _assigned_by(body),
             isinstance(loop, ast.For),
             self.is_watched,
             self.branches,

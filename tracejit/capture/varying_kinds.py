@@ -1,0 +1,119 @@
+"""Variables that hold things of different kinds in different steps of a branching loop: `best = None` until a step finds one, `total = 0`
+until a float is added, `state = "idle"`.
+
+Each kind that such a variable has held has slots of its own (path_tree.py), a text or None has none, and one more slot holds the number
+of the kind.  A path begins with guards on these numbers, that of the variable which was found last first: what was recorded before a
+variable had a second kind is the case of the first one.  After the loop, the kind that a variable has in the end is guarded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from tracejit.capture.loop_steps import LIVE_IN, StepNode
+from tracejit.capture.path_tree import Slot
+from tracejit.capture.step_paths import form_of, slot_of
+from tracejit.core.aval import Aval
+from tracejit.core.dtypes import int64
+from tracejit.core.op import REGISTRY
+from tracejit.ir.graph import Literal, Node
+from tracejit.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tracejit.capture.branching_loops import LoopRun
+
+__all__ = ["VaryingKinds"]
+
+_MOST: Final = 6
+"""Kinds of things that a variable holds, at most."""
+
+
+class VaryingKinds:
+    """The variables of one run that hold things of several kinds.  By their names, for each kind, its form (step_paths.py) and the keys
+    of its slots; the number of a kind is its position."""
+
+    def __init__(self, run: LoopRun) -> None:
+        self._run = run
+        self._kinds: dict[str, list[tuple[Any, list[Any]]]] = {}
+        self._guarded = 0  # the first ones of these, which the paths of the tree begin with
+
+    def left(self, name: str, x: Any) -> list[tuple[Slot, Any]] | None:
+        """What a step leaves in slots that leaves `x` in a variable; None if that is not of several kinds, or of too many."""
+        form, held = form_of(x)
+        if form is None or not (name in self._kinds or self._begins_to_vary(name, form)):
+            return None
+        kinds = self._kinds[name]
+        at = next((k for k, (other, _) in enumerate(kinds) if _is_same(other, form)), len(kinds))
+        if at == _MOST:
+            return None
+        if at == len(kinds):
+            kinds.append((form, [("variable", name, at, n) for n in range(len(held))]))
+        slots = [(slot_of(key, y), y) for key, y in zip(kinds[at][1], held, strict=True)]
+        return [*slots, (Slot(_number(name), Aval((), int64), int), at)]
+
+    def _begins_to_vary(self, name: str, form: Any) -> bool:
+        """Whether a variable held a thing of another kind before; then it is one of these."""
+        run = self._run
+        if run.is_nested or run.may_stay_outside or name in run.places or name in run.unbound:
+            return False
+        by_key = {slot.key: slot for slot in run.tree.slots}
+        before: tuple[Any, list[Any]]
+        if name in run.carried:
+            before = run.carried[name].form, [run.tree.slots[k].key for k in run.carried[name].slots]
+        elif ("variable", name) in by_key:
+            before = by_key["variable", name].holds, [("variable", name)]
+        elif name in run.fixed and form_of(run.fixed[name])[0] is not None and type(run.fixed[name]) is not Tensor:
+            before = ("constant", run.fixed[name]), []
+        else:
+            return False
+        if _is_same(before[0], form):
+            return False
+        self._kinds[name] = [before]
+        return True
+
+    def begin_path(self) -> list[StepNode]:
+        """The guards that the path of the step that has run last begins with, besides those that it was recorded with.  The paths before
+        it get them, too."""
+        run = self._run
+        guards: list[StepNode] = []
+        for name in [*self._kinds][self._guarded :]:
+            slot = self._slot(name)
+            run.tree.begin_with(slot, run.line)
+            node = Node(REGISTRY["guard"], (), (("expected", Literal(0)),), (), run.line)
+            guards.insert(0, StepNode(node, ((LIVE_IN, slot),), node.attributes, True, (), ()))
+        self._guarded = len(self._kinds)
+        return guards
+
+    def take(self, stand_ins: list[Tensor]) -> None:
+        """Guard of which kinds the variables are that a step is given."""
+        for name in reversed([*self._kinds]):
+            self._run.take(stand_ins[self._slot(name)])
+
+    def take_ends(self, at: dict[Any, Tensor]) -> None:
+        """The same for what follows the loop.  at: what the loop carries in the end."""
+        for name in self._kinds.keys() & self._run.read_after:
+            self._run.take(at[LIVE_IN, self._slot(name)])
+
+    def settle(self) -> None:
+        """Have the run know of which kinds the variables are now."""
+        run = self._run
+        for name, kinds in self._kinds.items():
+            form, keys = kinds[int(run.arrays[self._slot(name)])]
+            if not keys:
+                run.carried.pop(name, None)
+                run.fixed[name] = run.variables[name] = form[1]
+            else:
+                run.fixed.pop(name, None)
+                run.carry(name, form, keys)
+
+    def _slot(self, name: str) -> int:
+        key = _number(name)
+        return next(k for k, slot in enumerate(self._run.tree.slots) if slot.key == key)
+
+
+def _number(name: str) -> tuple[str, str]:
+    """The key of the slot of the number of a kind."""
+    return "kind", name
+
+
+def _is_same(form: Any, other: Any) -> bool:
+    return type(form) is type(other) and repr(form) == repr(other)
