@@ -1024,3 +1024,31 @@ def test_a_variable_that_some_steps_update_in_place_and_others_assign_to_is_refu
     for k in range(6):
         assert_equal(outcome(updated_and_assigned, (normal(k, 3), 9), k), outcome(compiled, (normal(k, 3), 9), k))
     assert "writes to a tensor in a variable that steps assign to" in messages(compiled)
+
+
+def two_whiles(x: Any, n: int) -> Any:
+    a = b = 0
+    for _ in range(n):
+        while T.rand(()) < 0.5:
+            a += 1
+        while T.rand(()) < 0.4:
+            b += 1
+    return a, b, x
+
+
+def two_decays(x: Any, n: int) -> Any:
+    for _ in range(n):
+        a, b = x[0] + 0.5, x[1] + 0.5
+        while a > 0.1:
+            a = a - 0.3 * T.rand(())
+        while b > 0.1:
+            b = b - 0.3 * T.rand(())
+        x = x + 0.1 + a + b if x.sum() < 3 else x * 0.5
+    return x
+
+
+@pytest.mark.parametrize("program", [two_whiles, two_decays], ids=lambda f: f.__name__)
+def test_by_itself_each_while_loop_in_a_step_becomes_a_node(program: Any) -> None:
+    compiled = T.compile(program, wait=True)
+    agrees(program, lambda k: (normal(k, 3).abs(), 40), compiled=compiled, recordings=6, calls=24)
+    assert compiled.stats.piecewise_calls == 0 and not compiled.reasons, compiled.explain()

@@ -35,7 +35,7 @@ from typing import Any, Final
 from tracejit.capture.branches import Branch, Recursion
 from tracejit.capture.reasons import Reason, make
 from tracejit.capture.recording.entry import MISS, Recording
-from tracejit.capture.syntax.outlined_loops import may_be_outlined
+from tracejit.capture.syntax.outlined_loops import function_of_step, is_step, may_be_outlined
 from tracejit.capture.syntax.pieces import Position
 from tracejit.compiled.accounts import WINDOW, Accounts
 from tracejit.compiled.diagnostics import Diagnostics
@@ -320,7 +320,7 @@ class TierPolicy:
         if paths == MANY_PATHS and len(table.by_sizes) > 1:
             text = f"{diagnostics.name} has recorded paths for {len(table.by_sizes)} sizes of its arguments"
             diagnostics.note(make("many_sizes", text))
-        if self._split_at(divergence):
+        if self._outline_in_steps(path.recording.branches) or self._split_at(divergence):
             return
         if table.is_full():
             diagnostics.note(make("too_many_paths", f"{diagnostics.name} has {paths} recorded paths"))
@@ -370,14 +370,25 @@ class TierPolicy:
         before = dict(self.branching_lines)
         for branch in branches:
             for site in branch.sites:
-                if site.code is not None and may_be_outlined(site.code, site.line, site.names):
-                    self.branching_lines[site.code] = self.branching_lines.get(site.code, frozenset()) | {site.line}
+                code = None if site.code is None else function_of_step(site.code)
+                if code is not None and may_be_outlined(code, site.line, site.names):
+                    self.branching_lines[code] = self.branching_lines.get(code, frozenset()) | {site.line}
         if self.branching_lines == before:
             return False
         self._outlined_for = divergence, branches
         self._retire(self._table.drop_all())
         self.accounts.forgive()
         return True
+
+    def _outline_in_steps(self, branches: Sequence[Branch]) -> bool:
+        """Outline `while` loops in steps of outlined loops, too, if values have decided how many steps they have: else each number of
+        steps is a path.  Returns whether that is new."""
+        whiles = [
+            x for x in branches if x.ends_while and not x.is_fixed and any(site.code and is_step(site.code) for site in x.sites)
+        ]
+        if not whiles:
+            return False
+        return self._outline(Divergence("exit", "a value", whiles[0].where, whiles[0].values), whiles)
 
     def give_up_outlining(self, reason: Reason) -> None:
         """A recording with outlined loops has stopped because of them: record without them if their branches have come out alike so far;

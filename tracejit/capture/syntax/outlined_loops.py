@@ -62,8 +62,8 @@ from tracejit.capture.syntax.tree_walk import walk
 from tracejit.core.weak_table import WeakTable
 
 __all__ = [
-    "ENDS", "NO_STEP", "RAISES", "STRICT_ZIP", "WAYS", "WHILE", "OutlinedFunction", "OutlinedLoop", "convert_outlined", "is_step",
-    "may_be_outlined",
+    "ENDS", "NO_STEP", "RAISES", "STRICT_ZIP", "WAYS", "WHILE", "OutlinedFunction", "OutlinedLoop", "convert_outlined",
+    "function_of_step", "is_step", "may_be_outlined",
 ]  # fmt: skip
 
 ENDS, RAISES = 3, 4
@@ -121,12 +121,19 @@ class OutlinedFunction:
 # Original code -> by lines, and whether `len` is a global of the module.
 _outlined: WeakTable[dict[tuple[frozenset[int], bool], OutlinedFunction | None]] = WeakTable()
 
-_steps: WeakTable[bool] = WeakTable()  # codes of steps
+_steps: WeakTable[CodeType] = WeakTable()  # codes of steps -> those of the functions that they are steps of
 
 
 def is_step(code: CodeType) -> bool:
     """Whether code is that of the step of an outlined loop, as it is or instrumented."""
     return code in _steps or original_of(code) in _steps
+
+
+def function_of_step(code: CodeType) -> CodeType:
+    """The code of the function whose loop a step is of; `code` itself if it is no step."""
+    while (function := _steps.get(code)) is not None:
+        code = function
+    return code
 
 
 def may_be_outlined(code: CodeType, line: int, names: dict[str, Any] | None) -> bool:
@@ -311,7 +318,7 @@ class _Loop:
         located = Located(function, self.located.class_name, self.located.flags)
         code = compiled_as(self.code, copy.deepcopy(located))
         declare(code, located)
-        _steps[code] = True
+        _steps[code] = self.code
         return code
 
     def _raised_again(self, left: Sequence[str], items: dict[str, str]) -> list[ast.stmt]:
