@@ -272,6 +272,48 @@ def while_loop(m: Maker) -> None:
         m.names.append(n)
 
 
+def growing_loop(m: Maker) -> None:
+    """A loop whose steps take different paths: they append to a list and read its end, find something, change things in place, print."""
+    x = m.tensor(lambda t: t.dtype.is_floating_point and 0 < t.numel() < 9)
+    if x is None:
+        return
+    items, state, found, total, i = m.name("c"), m.name("v"), m.name("v"), m.name("v"), m.name("i")
+    last = f"{items}[-1]"
+    begin = m.pick([f"[{x}]", f"[{x} * 2, {x}]", "[]"])
+    read = last if begin != "[]" else f"({last} if {items} else {x})"
+    test = m.pick(
+        [f"{state}.sum() > 0.5", f"{read}.sum() < {state}.sum()", f"{i} > 1 and {state}.mean() > 0", f"len({items}) < 3"]
+    )
+    moved = m.pick([f"{state} * 0.5", f"{state} - {read}", f"-{state}", f"{read} + 0.25", f"{state} + T.rand({state}.shape)"])
+    optional = [
+        f"{items}.append({m.pick([state, read, f'{state} * 2', f'{read} + {state}'])})",
+        f"{found} = {m.pick([state, i, f'{state}.sum().item()', repr('found'), 'None', f'({i}, {state} + 1)'])}",
+        f"{total} += {m.pick([f'{state}.detach()', f'{state}.sum().item()', '1'])}",
+        f"print({i}, {m.pick([f'{total} if type({total}) is int else 0', f'len({items})', repr('step')])})",
+        f"{state} = {m.pick([f'{state} + 1', f'{read} * 0.5', f'{state}.clone()'])}",
+        m.pick(["break", "continue", f"if {found} is not None: {state} = {state} * 0.75"]),
+    ]
+    some = m.choose.sample(optional, m.choose.randint(1, 4))
+    others = m.choose.sample(optional[:5], m.choose.randint(0, 2))
+    header = m.pick(
+        [f"for {i} in range({m.choose.randint(2, 7)}):", f"for {i}, _ in enumerate(range({m.choose.randint(2, 5)})):"]
+    )
+    lines = [
+        f"{items}, {state}, {found}, {total} = {begin}, {x}, {m.pick(['None', '0', x])}, {m.pick(['0', f'T.zeros({x}.shape)', '0.0'])}",
+        header,
+        f"    if {test}:",
+        f"        {state} = {moved}",
+        *indented(some, 2),
+        *indented([f"{items}.append({state})", *others] if m.chance(0.7) else others),
+    ]
+    m.for_torch = False
+    if write_compound(m, lines):
+        m.names += [state, found, total]
+        m.names.append(items)
+        if m.chance(0.6) and not m.fails(f"T.stack({items})"):
+            m.assign(f"T.stack({items}) if {items} else {x}")
+
+
 def attempt(m: Maker) -> None:
     """try with what may raise inside."""
     x = m.tensor() or m.floating()
@@ -464,7 +506,7 @@ SIMPLE: Sequence[tuple[float, Writer]] = (
 )  # fmt: skip
 STATEMENTS: Sequence[tuple[float, Writer]] = (
     *SIMPLE, (7, branch), (1.5, early_return), (5, for_loop), (2.5, while_loop), (1.2, attempt), (1, match_statement), (3, grad_mode),
-    (3, inner_function), (2, tensor_loop),
+    (3, inner_function), (2, tensor_loop), (2.5, growing_loop),
 )  # fmt: skip
 
 
