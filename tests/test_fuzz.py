@@ -81,7 +81,7 @@ def test_a_compiler_that_runs_everything_eagerly_fails() -> None:
 
 
 def test_a_compiler_that_replays_garbage_fails() -> None:
-    total = fuzzed(garbage_replays, 45)  # each that differs is run again and again, with noise
+    total = fuzzed(garbage_replays, 120)  # each that differs is run again and again, with noise
     assert total.differences["value"] > total.differences[""]
 
 
@@ -130,7 +130,7 @@ class SmallEnough(BaseException):
 @pytest.mark.parametrize("name", DEFECTS)
 def test_a_defect_is_found_and_made_small(name: str) -> None:
     compiler = DEFECTS[name]
-    for seed in range(600):
+    for seed in range(900):
         program = generate(seed)
         found = check(program, [COLD], rounds=2, compiler=compiler, witnessed=False).difference
         if found is not None:
@@ -204,7 +204,7 @@ WORDS = (
 
 def test_programs_hold_all_that_makes_recording_hard() -> None:
     missing = set(WORDS.split(";"))
-    for seed in range(600):
+    for seed in range(900):
         text = generate(seed).text
         missing -= {word for word in missing if word in text}
         if not missing:

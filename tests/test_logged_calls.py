@@ -78,6 +78,14 @@ def written(x: Any, n: int) -> Any:
     return x
 
 
+def rows_written(x: Any, n: int) -> Any:
+    for t in range(n):
+        x = x * 0.8 if x.sum() > 0.5 else x + 0.5
+        if x[0] > 0.2:
+            FILE.writelines([f"{t}\n", "row "])
+    return x
+
+
 def warned(x: Any, n: int) -> Any:
     for t in range(n):
         x = x * 0.8 if x.sum() > 0.5 else x + 0.5
@@ -125,6 +133,7 @@ GIVEN: dict[Any, Any] = {
     before_it_leaves: lambda k: (normal(k, 3), 9),
     logged: lambda k: (normal(k, 3), 12),
     written: lambda k: (normal(k, 3), 12),
+    rows_written: lambda k: (normal(k, 3), 12),
     warned: lambda k: (normal(k, 3), 12),
     differentiated: lambda k: (weight(k, 3), 9),
 }

@@ -307,6 +307,7 @@ def growing_loop(m: Maker) -> None:
         *indented([f"{items}.append({state})", *others] if m.chance(0.7) else others),
     ]
     m.for_torch = False
+    m.not_replayed("values decide the paths of steps")
     if write_compound(m, lines):
         m.names += [state, found, total]
         m.names.append(items)

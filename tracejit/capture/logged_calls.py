@@ -183,7 +183,7 @@ class _Reader:
             return self._recorder.number_expression(x)
         if type(x) in (list, tuple) and self._recorder.is_created(x):
             parts = [*map(self._expression, x)]
-            return ListOf(*parts) if type(x) is list else tuple_of(*parts)
+            return ListOf(tuple(parts)) if type(x) is list else tuple_of(*parts)
         return self._object(x)
 
     def _object(self, x: Any) -> Expr:
