@@ -505,7 +505,7 @@ class LoopRun:
 
     def reachable(self) -> Snapshot | str:
         """What a step finds besides slots, or why that cannot be compared."""
-        return reachable(self.recorder, self.function, self.fixed.values(), self.positions)
+        return reachable(self.recorder, self.function, self.fixed, self.positions)
 
     def reachable_after(self, in_places: Mapping[str, Any]) -> Snapshot | str:
         """The same after the step, where places hold what they did before it.  in_places: what they hold."""

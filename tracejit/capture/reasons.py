@@ -130,7 +130,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "outlined_loop": (
         "steps of {}",
-        "See docs/branching-loops.md: compute what they carry on without a gradient, or compile the function of one step",
+        "See docs/branching-loops.md for what steps may do, or compile the function of one step",
     ),
     "branching_loop": (
         "{}",

@@ -36,11 +36,11 @@ __all__ = [
     "VALUES",
     "IdentityKey",
     "Snapshot",
+    "calls_in",
     "is_constant",
     "is_stale_view",
     "kind_of",
     "only_computes",
-    "only_reads",
     "outside_effects",
     "reachable_state",
     "snapshot",
@@ -101,16 +101,23 @@ class Snapshot:
         pairs = zip((*self.containers, *self.tensors), (*before.containers, *before.tensors), strict=False)
         return self.tokens == before.tokens and all(x is y for x, y in pairs)
 
-    def difference_from(self, before: Snapshot) -> str:
-        """How this one differs from another one of the same variables, as a text for users; empty where they are alike."""
+    def place_of_difference(self, before: Snapshot) -> str | None:
+        """The first variable whose tokens differ from those of another one of the same variables; "" if those of `around` do, None if
+        those before all variables, or none."""
         place = None
         for one, other in zip(before.tokens, self.tokens, strict=False):
             if one != other:
                 break
             place = one if type(one) is str else place
         else:
-            if len(before.tokens) == len(self.tokens):
-                return ""
+            return place if len(before.tokens) != len(self.tokens) else None
+        return place
+
+    def difference_from(self, before: Snapshot) -> str:
+        """How this one differs from another one of the same variables, as a text for users; empty where they are alike."""
+        if self.tokens == before.tokens:
+            return ""
+        place = self.place_of_difference(before)
         if place == _AROUND:
             return "each step changes something outside of the call"
         return (
@@ -290,8 +297,8 @@ def is_constant(x: Any) -> bool:
     return type(x) in (types.ModuleType, DType) or (type(x) is type and not is_heap_type(x))
 
 
-def only_reads(recorder: Recorder, statements: Iterable[Any]) -> bool:
-    """Whether statements of the prologue only read, compute numbers, and guard what is there: they call nothing else, but in guards."""
+def calls_in(recorder: Recorder, statements: Iterable[Any]) -> list[Call]:
+    """What statements of the prologue call, but in guards, and to compute numbers."""
     calls = [part for x in statements if isinstance(x, Define) for part in walk(x.value) if isinstance(part, Call)]
 
     def is_pure(function: Expr) -> bool:
@@ -300,7 +307,7 @@ def only_reads(recorder: Recorder, statements: Iterable[Any]) -> bool:
         called = recorder.namespace.get(function.name, getattr(builtins, function.name, None))
         return any(called is x for x in _OF_NUMBERS)
 
-    return all(is_pure(call.function) for call in calls)
+    return [call for call in calls if not is_pure(call.function)]
 
 
 def only_computes(recorder: Recorder, since: Mark, ignored: Topic = NOTHING, stores: Collection[int] = ()) -> bool:

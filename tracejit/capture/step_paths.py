@@ -3,7 +3,7 @@ among them, and what the step has left in each slot."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, islice
 from types import FunctionType
@@ -16,10 +16,11 @@ from tracejit.capture.handlers.post_program import is_post_program
 from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.handlers.symbols import concretise
 from tracejit.capture.loop_steps import LIVE_IN, LOCAL, SHARED, RecordingPoint, StepNode, StepValue, describe_step
+from tracejit.capture.other_effects import does_more, what_has_changed
 from tracejit.capture.path_tree import LoopNode, LoopRecord, PathEnd, Slot
-from tracejit.capture.recording.journal import Mark, Topic
+from tracejit.capture.recording.journal import Mark
 from tracejit.capture.recording.selections import joined_nodes
-from tracejit.capture.snapshots import Snapshot, only_reads, outside_effects, snapshot
+from tracejit.capture.snapshots import Snapshot, outside_effects, snapshot
 from tracejit.capture.syntax.loops import OUTLINED, UNBOUND
 from tracejit.capture.syntax.pieces import RETURNS
 from tracejit.core.aval import Aval
@@ -119,7 +120,7 @@ def number_value(interpreter: RecordingInterpreter, x: Any) -> int:
     return value
 
 
-def reachable(recorder: Recorder, step: FunctionType, fixed: Iterable[Any], stores: Collection[int]) -> Snapshot | str:
+def reachable(recorder: Recorder, step: FunctionType, fixed: Mapping[str, Any], stores: Collection[int]) -> Snapshot | str:
     """What a step finds besides slots, or why that cannot be compared.  fixed: the other variables that it is given.  stores: the
     positions among the effects of those in places that have slots."""
     cells = zip(step.__code__.co_freevars, step.__closure__ or (), strict=True)
@@ -128,7 +129,7 @@ def reachable(recorder: Recorder, step: FunctionType, fixed: Iterable[Any], stor
         around = [cell.cell_contents for cell in touched]
     except ValueError:
         return "a variable around the function has no value"
-    return snapshot(recorder, (), {}, (*fixed, *around, *outside_effects(recorder, stores)), ())
+    return snapshot(recorder, (), fixed, (*around, *outside_effects(recorder, stores)), ())
 
 
 # -- structures
@@ -213,8 +214,8 @@ def describe_path(
         raise Refused("a step deletes an attribute or an item")
     logged = run.calls.of_step()
     after = run.reachable_after(in_places)
-    if isinstance(after, str) or not after.is_unchanged_since(before):
-        raise Refused("a step changes what it has not made")
+    if why := after if isinstance(after, str) else what_has_changed(run, before, after, entered):
+        raise Refused(why)
     run.gathered.check_unchanged()
     if run.gathered.holds_item((values, *in_places.values())):
         raise Refused("a step leaves an item of the list that it goes over: leave `item.clone()`")
@@ -226,8 +227,8 @@ def describe_path(
     rows = [x for column in appended for x in column]
     if run.recorder.stopped:
         raise Refused("a number has no place in the program")
-    if not _only_computes(run, entered):
-        raise Refused("a step does more than compute: it changes something outside, or calls what is not in the program")
+    if why := does_more(run, entered):
+        raise Refused(why)
     passing = [slot.key[0] == "variable" and slot.key[1] not in run.read_after for slot, _ in left]
     joined = [k >= len(run.lists) or run.lists[k][1] for k, column in enumerate(appended) for _ in column]
     path = _Path(run, begin, live_ins, ends, rows, passing, joined)
@@ -350,22 +351,6 @@ def _item(run: LoopRun, k: int, x: Any) -> Tensor:
         return number_tensor(run.interpreter, x, holds)
     check_tensor(run.interpreter, x, "an item of a list")
     return x  # type: ignore[no-any-return]
-
-
-def _only_computes(run: LoopRun, entered: Mark) -> bool:
-    """Whether a step has done nothing but operations, reads, draws, and stores in its places."""
-    interpreter, recorder = run.interpreter, run.recorder
-    effects = recorder.effects
-    # These tell what has been read and guarded, or that something has happened once.  What was stored is in further tables, too.
-    firsts = interpreter.states, type(interpreter).backward_ran, type(interpreter)._wrote
-    sizes = recorder.sizes
-    read = (effects.stored, effects.content_guarded, recorder.guarded_by_value, recorder.positions, *sizes.tables_of_names())
-    known = (*read, *firsts, *recorder.ragged.tables(), *((effects.opaque_calls,) if run.calls.positions else ()))
-    stores = run.positions
-    for table, place in interpreter.journal.changes(entered, Topic.READS | Topic.NUMBERS):
-        if not any(table is x for x in known) and not (table is effects.in_order and place in stores):
-            return False
-    return only_reads(recorder, recorder.prologue[entered.statements :])
 
 
 class _Path:

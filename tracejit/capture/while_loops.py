@@ -23,7 +23,7 @@ from tracejit.capture.library_loops import describe_library_step, library_body
 from tracejit.capture.loop_emission import emit_loop, room_for
 from tracejit.capture.loop_steps import LIVE_IN, LoopStep, RecordingPoint, StepValue, outside_value
 from tracejit.capture.recording.journal import Topic
-from tracejit.capture.snapshots import Snapshot, only_computes, only_reads, reachable_state
+from tracejit.capture.snapshots import Snapshot, calls_in, only_computes, reachable_state
 from tracejit.core.dtypes import bool_
 from tracejit.core.floating import quietly
 from tracejit.core.op import REGISTRY
@@ -63,7 +63,7 @@ class _StepStart:
         if self.state is None or now.state is None or not now.state.is_unchanged_since(self.state):
             return False
         mark = self.point.mark
-        return only_computes(recorder, mark, Topic.READS) and only_reads(recorder, recorder.prologue[mark.statements :])
+        return only_computes(recorder, mark, Topic.READS) and not calls_in(recorder, recorder.prologue[mark.statements :])
 
 
 def record_while_loop(

@@ -1,0 +1,80 @@
+"""What a step of a branching loop does besides computing, in words for users: why the loop is no node."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from tracejit.capture.handlers.effects import AttributeStore, CellStore, DataStore, FunctionCall, GradStore, ItemStore, MethodCall
+from tracejit.capture.handlers.symbols import MethodOf
+from tracejit.capture.policies import is_user_instance
+from tracejit.capture.recording.journal import Mark, Topic
+from tracejit.capture.snapshots import Snapshot, calls_in
+from tracejit.replay.ir import Name
+
+if TYPE_CHECKING:
+    from tracejit.capture.branching_loops import LoopRun
+
+__all__ = ["does_more", "what_has_changed"]
+
+
+_ELSE: Final = "something outside, or calls what is not in the program"
+
+
+def what_has_changed(run: LoopRun, before: Snapshot, after: Snapshot, entered: Mark) -> str:
+    """What code finds in another state after a step; "" if it finds all as before.  entered: when the step began."""
+    if after.is_unchanged_since(before):
+        return ""
+    name = after.place_of_difference(before)
+    detail = repr(name) if name else _change(run, entered)
+    return "a step changes what it has not made" + (f": {detail}" if detail else "")
+
+
+def does_more(run: LoopRun, entered: Mark) -> str:
+    """What a step has done besides operations, reads, draws, output, and stores in its places; "" if that is all.  entered: when it
+    began."""
+    if detail := _change(run, entered):
+        return f"a step does more than compute: it changes {detail}"
+    recorder = run.recorder
+    for call in calls_in(recorder, recorder.prologue[entered.statements :]):
+        function = recorder.namespace.get(call.function.name) if isinstance(call.function, Name) else None
+        return f"a step does more than compute: it calls {getattr(function, '__qualname__', call.function)}()"
+    return ""
+
+
+def _change(run: LoopRun, entered: Mark) -> str:
+    interpreter, recorder = run.interpreter, run.recorder
+    effects = recorder.effects
+    # These tell what has been read and guarded, or that something has happened once.  What was stored is in further tables, too.
+    firsts = interpreter.states, type(interpreter).backward_ran, type(interpreter)._wrote
+    sizes = recorder.sizes
+    read = (effects.stored, effects.content_guarded, recorder.guarded_by_value, recorder.positions, *sizes.tables_of_names())
+    known = (*read, *firsts, *recorder.ragged.tables(), *((effects.opaque_calls,) if run.calls.positions else ()))
+    stores = run.positions
+    found = ""
+    for table, place in interpreter.journal.changes(entered, Topic.READS | Topic.NUMBERS):
+        if any(table is x for x in known) or (table is effects.in_order and place in stores):
+            continue
+        if table is effects.in_order and isinstance(place, int) and place < len(effects.in_order):
+            return _text(effects.in_order[place])
+        changed = table.get(place) if isinstance(table, dict) else None
+        found = f"a {type(changed).__name__}" if is_user_instance(changed) or isinstance(changed, Random) else _ELSE
+    return found
+
+
+def _text(effect: Any) -> str:
+    """What an effect changes."""
+    match effect:
+        case AttributeStore():
+            return f"the attribute {effect.name!r} of a {type(effect.owner).__name__}"
+        case ItemStore():
+            return f"an item of a {type(effect.container).__name__}"
+        case MethodCall():
+            return f"a {type(effect.container).__name__}, by {effect.method}()"
+        case FunctionCall() if type(effect.function) is not MethodOf:
+            return f"something outside, by {getattr(effect.function, '__qualname__', type(effect.function).__name__)}()"
+        case CellStore():
+            return "a variable of the function around it"
+        case GradStore() | DataStore():
+            return f"the {'.grad' if isinstance(effect, GradStore) else '.data'} of a tensor"
+    return "something outside"
