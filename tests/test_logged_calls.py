@@ -126,7 +126,22 @@ def of_an_object(x: Any, n: int) -> Any:
     return x, cooling.heat, cooling.steps
 
 
+def in_a_first_step(x: Any, n: int) -> Any:
+    """Which is not a step of the node, since a variable is of another kind before it."""
+    first = last = None
+    for t in range(n):
+        if first is None:
+            first = x * 1
+            print("first", t, f"{x.sum().item():.3f}")
+        elif x.sum() > 0.5:
+            last = x * 0.5
+            print("large", t)
+        x = x * 0.7 if x.sum() > 0.5 else x + 0.3
+    return first, last, x
+
+
 GIVEN: dict[Any, Any] = {
+    in_a_first_step: lambda k: (normal(k, 3), 9),
     of_an_object: lambda k: (normal(k, 3), 12),
     now_and_then: lambda k: (normal(k, 3), 9 + k % 2),
     in_some_steps: lambda k: (normal(k, 3), 8),

@@ -115,22 +115,25 @@ class LoggedCalls:
         """Make the calls of a step that has appended these items to all lists."""
         if len(items) > self._which:
             columns = [[wrap(array) for array, _ in column] for column in items[self._which :]]
-            log = self._log()
+            log = self._log(range(self._which, len(items)))
             self._run.recorder.perform(lambda: log.make(columns, [x.objects for x in self._calls]))
 
     def emit(self, columns: dict[int, tuple[Tensor, Tensor | None]]) -> None:
         """Have the entry make the calls of all steps.  columns: by lists, the rows of the node, and which of them are items; None if all
         are."""
-        if not self._calls:
+        lists = [k for k in range(self._which, self._end) if k in columns]  # none of calls of steps outside of the node
+        if not lists:
             return
         recorder = self._run.recorder
-        given = [recorder.mark_created(columns[k]) for k in range(self._which, self._end)]
+        given = [recorder.mark_created(columns[k]) for k in lists]
         objects = [recorder.mark_created(x.objects) for x in self._calls]
         arguments = recorder.mark_created(tuple(given)), recorder.mark_created(tuple(objects))
-        recorder.effects.note_call(FunctionCall(recorder.mark_fixed(self._log()), arguments, {}), "output of steps")
+        recorder.effects.note_call(FunctionCall(recorder.mark_fixed(self._log(lists)), arguments, {}), "output of steps")
 
-    def _log(self) -> _Log:
-        return _Log([x.function for x in self._calls], [[k - self._which for k in x.lists] for x in self._calls])
+    def _log(self, lists: Sequence[int]) -> _Log:
+        """lists: those that there are."""
+        at = {k: n for n, k in enumerate(lists)}
+        return _Log([x.function for x in self._calls], [[at[k] for k in x.lists if k in at] for x in self._calls])
 
 
 class _Log:
