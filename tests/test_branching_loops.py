@@ -513,7 +513,7 @@ def view_of_a_row(x: Any, steps: int) -> Any:
     before = SQUARE[0]
     for k in range(steps):
         if x.sum() > 1:
-            before = SQUARE[k % 2]
+            before = SQUARE[k % 2][:]
         x = x * 0.5 if x.sum() > before.sum() else x + 1
     return x, before
 

@@ -95,7 +95,19 @@ def two_that_vary(x: Any, n: int) -> Any:
     return low, high
 
 
+def number_then_none(x: Any, n: int) -> Any:
+    left: Any = 0
+    for t in range(n):
+        x = x * 0.9 if x.sum() > 0.5 else x + 1
+        if t > 2 and x.sum() < 2.5:
+            left = None
+        elif left is not None:
+            left = left + 1
+    return x, left
+
+
 PROGRAMS = (
+    number_then_none,
     total_of_some, first_event, difference_from_before, thermostat, best_of_some, pair_or_none, word_of_the_last_step,
 )  # fmt: skip
 

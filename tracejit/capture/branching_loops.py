@@ -54,6 +54,7 @@ from tracejit.capture.path_tree import (
 )
 from tracejit.capture.path_walk import PathWalk
 from tracejit.capture.python_steps import plain_elements, run_steps
+from tracejit.capture.row_views import RowView
 from tracejit.capture.snapshots import Snapshot
 from tracejit.capture.step_elements import Elements, header_value, step_elements
 from tracejit.capture.step_paths import (
@@ -590,6 +591,10 @@ class LoopRun:
         for name in self.loop.live_ins:
             if name in self.carried:
                 form, slots = self.carried[name]
+                if type(form) is RowView:
+                    given.append(stand_ins[slots[0]])
+                    self.kinds.given[name] = stand_ins[slots[0]]
+                    continue
                 given.append(put_together(recorder, form, iter([self._given(k, stand_ins[k]) for k in slots])))
             elif name in self.unbound and (k := self._slot_made(name)) is not None:
                 given.append(self._given(k, stand_ins[k]))
@@ -970,4 +975,6 @@ class LoopRun:
         if name in self.carried:
             form, slots = self.carried[name]
             return put_together(recorder, form, map(value, slots))
-        return value(by_key["variable", name]) if ("variable", name) in by_key else self.fixed.get(name, UNBOUND)
+        if name in self.fixed:
+            return self.fixed[name]
+        return value(by_key["variable", name]) if ("variable", name) in by_key else UNBOUND

@@ -20,6 +20,7 @@ from tracejit.capture.other_effects import does_more, what_has_changed
 from tracejit.capture.path_tree import LoopNode, LoopRecord, PathEnd, Slot
 from tracejit.capture.recording.journal import Mark
 from tracejit.capture.recording.selections import joined_nodes
+from tracejit.capture.row_views import RowView
 from tracejit.capture.snapshots import Snapshot, outside_effects, snapshot
 from tracejit.capture.syntax.loops import OUTLINED, UNBOUND
 from tracejit.capture.syntax.pieces import RETURNS
@@ -180,9 +181,12 @@ def form_of(x: Any) -> tuple[Any, list[Any]]:
 
 
 def put_together(recorder: Recorder | None, form: Any, leaves: Iterator[Any]) -> Any:
-    """A result of a form that `taken_apart` has given.  recorder: None where nothing is recorded any more."""
+    """A result of a form that `taken_apart` or `row_view` has given.  recorder: None where nothing is recorded any more."""
     if type(form) is type:
         return next(leaves)
+    if type(form) is RowView:
+        next(leaves)  # what steps compute with
+        return form.view(recorder, leaves)
     kind, parts = form
     if kind == "constant":
         return parts
@@ -219,6 +223,7 @@ def describe_path(
     run.gathered.check_unchanged()
     if run.gathered.holds_item((values, *in_places.values())):
         raise Refused("a step leaves an item of the list that it goes over: leave `item.clone()`")
+    run.kinds.begin_ends(begin.values, [*values, *in_places.values()] if way != RETURNS else [])
     left, appended, changes = _left_in_slots(run, way, values, in_places)
     ends = [_end(interpreter, slot, x) for slot, x in left]
     appended = [[_item(run, k, x) for x in column] for k, column in enumerate(appended)]
@@ -229,7 +234,9 @@ def describe_path(
         raise Refused("a number has no place in the program")
     if why := does_more(run, entered):
         raise Refused(why)
-    passing = [slot.key[0] == "variable" and slot.key[1] not in run.read_after for slot, _ in left]
+    passing = [
+        slot.key in run.kinds.rows or (slot.key[0] == "variable" and slot.key[1] not in run.read_after) for slot, _ in left
+    ]
     joined = [k >= len(run.lists) or run.lists[k][1] for k, column in enumerate(appended) for _ in column]
     path = _Path(run, begin, live_ins, ends, rows, passing, joined)
     for x in (*ends, *rows):
@@ -252,6 +259,8 @@ def describe_path(
         elif slots[k].kind != slot.kind or (slot.key in unbound and slot.holds is not Tensor):
             outcome.changes = str(slot.key[1])
             continue
+        if place[0] == LIVE_IN and place[1] != k and slots[place[1]].key in run.kinds.rows:
+            raise Refused(f"{slot.key[1]!r} becomes a view that another variable holds")
         if slot.holds is Tensor and place[0] == LIVE_IN and not run.tree.is_object(place[1]):
             raise Refused(f"{slot.key[1]!r} becomes the tensor of a number")
         if slot.holds is Tensor and place[0] == SHARED and run.is_nested:
@@ -299,7 +308,7 @@ def _left_in_slots(
         if name in run.fixed:
             if x is run.fixed[name] or (type(x) in _PRIMITIVE and _is_equal(x, run.fixed[name])):
                 continue
-            if form is None and not (type(x) in _PRIMITIVE and run.may_stay_outside):
+            if form is None and (name in run.places or type(x) not in _PRIMITIVE or not run.may_stay_outside):
                 raise Refused(f"{name!r} is another {type(x).__name__} after each step")
             changes = name
         elif name in run.carried and (type(x) is tuple or type(run.carried[name].form) is tuple):
@@ -332,7 +341,7 @@ def slot_of(key: tuple[Any, ...], x: Any) -> Slot:
 
 def _end(interpreter: RecordingInterpreter, slot: Slot, x: Any) -> Tensor:
     if slot.holds is not Tensor:
-        return number_tensor(interpreter, x, slot.holds)
+        return x if isinstance(x, Tensor) else number_tensor(interpreter, x, slot.holds)  # a position is a tensor
     check_tensor(interpreter, x, slot.key[1])
     return x  # type: ignore[no-any-return]
 

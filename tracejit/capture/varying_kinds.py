@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tracejit.capture.loop_steps import LIVE_IN, StepNode
 from tracejit.capture.path_tree import Slot
+from tracejit.capture.row_views import RowView, row_view
 from tracejit.capture.step_paths import form_of, slot_of
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import int64
@@ -34,11 +35,21 @@ class VaryingKinds:
     def __init__(self, run: LoopRun) -> None:
         self._run = run
         self._kinds: dict[str, list[tuple[Any, list[Any]]]] = {}
+        self.rows: set[Any] = set()  # the keys of the slots of rows
+        self.given: dict[str, Tensor] = {}  # by variables, the rows that the step is given that runs
+        self._values_before = 0  # the step that has run last
+        self._ends: list[Any] = []  # what variables hold after it
         self._guarded = 0  # the first ones of these, which the paths of the tree begin with
+
+    def begin_ends(self, values_before: int, ends: list[Any]) -> None:
+        """Note what variables hold after a step.  values_before: the number of values before it."""
+        self._values_before, self._ends = values_before, ends
 
     def left(self, name: str, x: Any) -> list[tuple[Slot, Any]] | None:
         """What a step leaves in slots that leaves `x` in a variable; None if that is not of several kinds, or of too many."""
-        form, held = form_of(x)
+        if name in self.given and x is self.given[name]:
+            return []
+        form, held = self._form_of(name, x)
         if form is None or not (name in self._kinds or self._begins_to_vary(name, form)):
             return None
         kinds = self._kinds[name]
@@ -47,13 +58,25 @@ class VaryingKinds:
             return None
         if at == len(kinds):
             kinds.append((form, [("variable", name, at, n) for n in range(len(held))]))
-        slots = [(slot_of(key, y), y) for key, y in zip(kinds[at][1], held, strict=True)]
+        keys = kinds[at][1]
+        if type(form) is RowView:
+            self.rows.add(keys[0])
+            positions = [(Slot(key, Aval((), int64), int), y) for key, y in zip(keys[1:], held[1:], strict=True)]
+            return [(slot_of(keys[0], x), x), *positions, (Slot(_number(name), Aval((), int64), int), at)]
+        slots = [(slot_of(key, y), y) for key, y in zip(keys, held, strict=True)]
         return [*slots, (Slot(_number(name), Aval((), int64), int), at)]
+
+    def _form_of(self, name: str, x: Any) -> tuple[Any, list[Any]]:
+        """The same as `form_of`, with views of rows where the variable is read after the loop."""
+        row = None
+        if name in self._run.read_after and not self._run.is_nested and sum(x is y for y in self._ends) == 1:
+            row = row_view(self._run, x, self._values_before)
+        return form_of(x) if row is None else row
 
     def _begins_to_vary(self, name: str, form: Any) -> bool:
         """Whether a variable held a thing of another kind before; then it is one of these."""
         run = self._run
-        if run.is_nested or run.may_stay_outside or name in run.places or name in run.unbound:
+        if run.is_nested or name in run.places or name in run.unbound or (run.may_stay_outside and type(form) is not RowView):
             return False
         by_key = {slot.key: slot for slot in run.tree.slots}
         before: tuple[Any, list[Any]]
@@ -63,6 +86,9 @@ class VaryingKinds:
             before = by_key["variable", name].holds, [("variable", name)]
         elif name in run.fixed and form_of(run.fixed[name])[0] is not None and type(run.fixed[name]) is not Tensor:
             before = ("constant", run.fixed[name]), []
+        elif type(form) is RowView and name not in run.fixed:
+            self._kinds[name] = []  # each step assigns to it
+            return True
         else:
             return False
         if _is_same(before[0], form):
@@ -85,6 +111,7 @@ class VaryingKinds:
 
     def take(self, stand_ins: list[Tensor]) -> None:
         """Guard of which kinds the variables are that a step is given."""
+        self.given = {}
         for name in reversed([*self._kinds]):
             self._run.take(stand_ins[self._slot(name)])
 

@@ -1,0 +1,189 @@
+"""capture/row_views.py: rows in variables of branching loops, which are views after it, against eager."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tracejit as T
+from tests.branching_programs import agrees, assert_equal, normal, outcome, outlined
+from tests.test_branching_loops import messages
+
+SEEN: list[int] = []
+
+
+def best_row(xs: Any) -> Any:
+    best = xs[0]
+    for row in xs:
+        if row.sum() > best.sum():
+            best = row
+    return best
+
+
+def best_by_position(xs: Any) -> Any:
+    best, at = xs[0], 0
+    for k in range(1, len(xs)):
+        if xs[k].sum() > best.sum():
+            best, at = xs[k], k
+    return best * 2, best, at
+
+
+def first_above(xs: Any) -> Any:
+    found = None
+    for row in xs:
+        if found is None and row.sum() > 1:
+            found = row
+    return found
+
+
+def walk_in_a_table(xs: Any) -> Any:
+    table = (xs[:, 0].abs() * 10).long() % 5
+    state = table[0]
+    for _ in range(20):
+        state = table[state] if T.rand(()) < 0.5 else (state + 1) % 5
+    return state
+
+
+def drawdown(xs: Any) -> Any:
+    prices = xs[:, 0].cumsum(0)
+    peak, worst = prices[0], 0.0
+    for price in prices:
+        if price > peak:
+            peak = price
+        worst = max(worst, (peak - price).item())
+    return peak, worst
+
+
+def last_row(xs: Any) -> Any:
+    total = 0.0
+    for row in xs:
+        total = total + row.sum().item() if row[0] > 0 else total * 0.5
+    return row, total
+
+
+def written_after_the_loop(xs: Any) -> Any:
+    best = xs[0]
+    for row in xs:
+        if row.sum() > best.sum():
+            best = row
+    xs.mul_(2)
+    kept = best.clone()
+    best.add_(1)
+    return best, kept, xs
+
+
+def of_a_tensor_of_the_call(xs: Any) -> Any:
+    ys = xs * 2
+    best = ys[0]
+    for row in ys:
+        if row.sum() > best.sum():
+            best = row
+    return best, ys
+
+
+def a_row_or_a_new_tensor(xs: Any) -> Any:
+    best = xs[0]
+    for row in xs:
+        if row.sum() > best.sum():
+            best = row
+        elif row.sum() < -2:
+            best = best * 0.5
+    return best
+
+
+PROGRAMS = (
+    best_row, best_by_position, first_above, walk_in_a_table, drawdown, last_row, written_after_the_loop, of_a_tensor_of_the_call,
+    a_row_or_a_new_tensor,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
+def test_a_row_in_a_variable_is_a_view_after_the_loop(program: Any) -> None:
+    compiled = agrees(program, lambda k: (normal(k, 14, 3),), recordings=8, calls=30)
+    assert not compiled.reasons, compiled.explain()
+
+
+@pytest.mark.parametrize("backend", ["reference", "interpret", "numba"])
+def test_every_backend_makes_views(backend: str) -> None:
+    agrees(best_row, lambda k: (normal(k, 14, 3),), recordings=6, calls=24, backend=backend)
+
+
+def of_what_steps_write_to(xs: Any) -> Any:
+    best = xs[0]
+    for k in range(len(xs)):
+        if xs[k].sum() > best.sum():
+            best = xs[k]
+        else:
+            xs[k] = xs[k] * 0.5
+    return best, xs
+
+
+def in_two_variables(xs: Any) -> Any:
+    best = before = xs[0]
+    for row in xs:
+        if row.sum() > best.sum():
+            before = best
+            best = row
+    return best, before
+
+
+def in_two_variables_at_once(xs: Any) -> Any:
+    best = last = xs[0]
+    for row in xs:
+        if row.sum() > best.sum():
+            best = last = row
+    return best, last, best is last
+
+
+def returned(xs: Any) -> Any:
+    best = xs[0]
+    for row in xs:
+        if row.sum() > best.sum():
+            best = row
+        if best.sum() > 2:
+            return best
+    return None
+
+
+def in_a_tuple(xs: Any) -> Any:
+    best = (xs[0], 0)
+    for k, row in enumerate(xs):
+        if row.sum() > best[0].sum():
+            best = (row, k)
+    return best
+
+
+def that_requires_grad(xs: Any) -> Any:
+    xs = xs.detach().requires_grad_()
+    best = xs[0]
+    for row in xs:
+        if row.sum() > best.sum():
+            best = row
+    (best * best).sum().backward()
+    return xs.grad
+
+
+def where_the_recording_stops(xs: Any) -> Any:
+    best = xs[0]
+    for row in xs:
+        if row.sum() > best.sum():
+            best = row
+        if row.sum() < -2:
+            SEEN.append(1)
+    best.mul_(2)
+    return best, xs
+
+
+OTHERS = (
+    of_what_steps_write_to, in_two_variables, in_two_variables_at_once, returned, in_a_tuple, that_requires_grad,
+    where_the_recording_stops,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("program", OTHERS, ids=lambda f: f.__name__)
+def test_a_row_that_is_more_than_that_is_as_in_eager_mode(program: Any) -> None:
+    compiled = outlined(program)
+    for k in range(10):
+        assert_equal(outcome(program, (normal(k, 14, 3),), k), outcome(compiled, (normal(k, 14, 3),), k))
+    assert messages(compiled), compiled.explain()
