@@ -47,6 +47,8 @@ NUMBERS: Final[dict[type, Any]] = {int: int64, float: float64, bool: bool_}
 """Types of numbers that slots hold, with the dtypes of their tensors."""
 HOLDS_STATE: Final = object
 """What the slot of a generator's state holds."""
+_MOST_PARTS: Final = 64
+"""Parts of a tuple that steps carry on, at most."""
 _WORD: Final = 63
 _PRIMITIVE: Final = (str, bytes, type(None), complex)
 
@@ -150,6 +152,8 @@ def carried_form(x: Any, leaves: list[Any]) -> Any:
     """The form of what a variable holds, if steps may carry it: a tensor, a number, or a tuple of such; else None."""
     if type(x) is not tuple:
         return taken_apart(x, leaves) if isinstance(x, Tensor) or type(plain(x)) in NUMBERS else None
+    if len(x) > _MOST_PARTS:
+        return None
     parts = [("constant", y) if type(y) in _PRIMITIVE else carried_form(y, leaves) for y in x]
     return None if None in parts or not leaves else (tuple, parts)
 

@@ -16,7 +16,7 @@ of them, append to it and do nothing else with it than that."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -36,7 +36,7 @@ from tracejit.capture.syntax.pieces import set_location
 from tracejit.capture.syntax.scopes import declared_names
 from tracejit.capture.syntax.tree_walk import children, walk
 
-__all__ = ["GrownList", "assigned", "grown_lists", "without_lists"]
+__all__ = ["GrownList", "assigned", "grown_lists", "since_made", "without_lists"]
 
 _ITEM: Final = f"{OUTLINED}item__"
 
@@ -137,22 +137,10 @@ def without_lists(body: Sequence[ast.stmt], lists: Collection[GrownList]) -> lis
 def _items_when_new(node: FunctionNode, loop: ast.stmt, name: str, has_len: bool) -> int | None:
     """How many items a list has for certain that the function has made before the loop, and that nothing else can reach in the loop:
     between the two the function only appends to it, asks for its length, and reads items at its ends.  None if it is no such list."""
-    around = _blocks_around(node, loop)
-    made = [(k, at) for k, (block, end) in enumerate(around) for at in range(end) if name in names_of_new_lists(block[at])]
-    inside = [x for x in walk(node) if isinstance(x, (*SCOPES, ast.GeneratorExp)) and x is not node]
-    shared = set().union(*declared_names(node))
-    if not made or name in shared or any(name_uses(name, x) for x in inside):
+    between = since_made(node, loop, name, names_of_new_lists)
+    if not between:
         return None
-    depth, at = made[-1]
-    block, end = around[depth]
-    is_repeated = any(isinstance(x[k], ast.For | ast.While) and x[k] is not loop for x, k in around[depth:])
-    between: list[ast.AST] = [*block[at : end + is_repeated]]
-    if not is_repeated:
-        between += [statement for inner, k in around[depth + 1 :] for statement in inner[:k]]
-        between += [loop.iter] if isinstance(loop, ast.For) else []
     parts = [x for part in between for x in walk(part)]
-    if any(name in (getattr(x, "name", None), getattr(x, "asname", None), getattr(x, "rest", None)) for x in parts):
-        return None
     known = sum(
         [*names_of_new_lists(x)].count(name)
         + (growth.uses if (growth := list_growth(x)) is not None and growth.name == name else 0)
@@ -162,7 +150,28 @@ def _items_when_new(node: FunctionNode, loop: ast.stmt, name: str, has_len: bool
     known += sum(len(_lengths(name, x)) if has_len else 0 for x in between)
     if known != sum(len(name_uses(name, x)) for x in between):
         return None
-    return next(count for x, count in _new_lists(block[at]) if x == name)
+    return next(count for x, count in _new_lists(between[0]) if x == name)
+
+
+def since_made(node: FunctionNode, loop: ast.stmt, name: str, makes: Callable[[ast.AST], Iterable[str]]) -> list[ast.AST]:
+    """The statement before a loop by which a function has made a list, and what may run between the two.  makes: the names to which a
+    statement assigns new lists.  Empty if it has made none, or nested functions name it."""
+    around = _blocks_around(node, loop)
+    made = [(k, at) for k, (block, end) in enumerate(around) for at in range(end) if name in makes(block[at])]
+    inside = [x for x in walk(node) if isinstance(x, (*SCOPES, ast.GeneratorExp)) and x is not node]
+    shared = set().union(*declared_names(node))
+    if not made or name in shared or any(name_uses(name, x) for x in inside):
+        return []
+    depth, at = made[-1]
+    block, end = around[depth]
+    is_repeated = any(isinstance(x[k], ast.For | ast.While) and x[k] is not loop for x, k in around[depth:])
+    between: list[ast.AST] = [*block[at : end + is_repeated]]
+    if not is_repeated:
+        between += [statement for inner, k in around[depth + 1 :] for statement in inner[:k]]
+        between += [loop.iter] if isinstance(loop, ast.For) else []
+    parts = [x for part in between for x in walk(part)]
+    is_bound = any(name in (getattr(x, "name", None), getattr(x, "asname", None), getattr(x, "rest", None)) for x in parts)
+    return [] if is_bound else between
 
 
 def _new_lists(statement: ast.AST) -> Iterator[tuple[str, int]]:

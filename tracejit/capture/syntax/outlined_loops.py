@@ -17,7 +17,7 @@ The loops are those around given lines, from the outermost one inwards: a step i
 conditions are those of pieces.py, whose analysis of live variables this one uses.  The condition of a `while` loop becomes a part
 of its body; where it does not hold, and the loop has an `else`, the step ends in another way than by `break`.  A list that steps
 append to is no variable of the step (grown_lists.py): the step returns a tuple of the items that it appends, and all items are put into
-the list after the loop.
+the list after the loop.  Nor is one whose items they store to (stored_lists.py).
 
 A step of a loop in a `try` returns the error that it raises, and what its variables hold then, UNBOUND for those that it has not
 assigned to.  The variables get these values where the loop was, and the error is raised there again.
@@ -58,6 +58,7 @@ from tracejit.capture.syntax.pieces import (
     set_location,
 )
 from tracejit.capture.syntax.scopes import bound_names, names_stored_by
+from tracejit.capture.syntax.stored_lists import LOOKING, StoredList, stored_lists
 from tracejit.capture.syntax.tree_walk import walk
 from tracejit.core.weak_table import WeakTable
 
@@ -118,8 +119,8 @@ class OutlinedFunction:
     loops: tuple[OutlinedLoop, ...]
 
 
-# Original code -> by lines, and whether `len` is a global of the module.
-_outlined: WeakTable[dict[tuple[frozenset[int], bool], OutlinedFunction | None]] = WeakTable()
+# Original code -> by lines, and the builtin functions that the module has globals instead of.
+_outlined: WeakTable[dict[tuple[frozenset[int], frozenset[str]], OutlinedFunction | None]] = WeakTable()
 
 _steps: WeakTable[CodeType] = WeakTable()  # codes of steps -> those of the functions that they are steps of
 
@@ -150,7 +151,7 @@ def convert_outlined(code: CodeType, lines: frozenset[int], names: dict[str, Any
     known = _outlined.get(code)
     if known is None:
         known = _outlined[code] = {}
-    key = lines, "len" in names
+    key = lines, frozenset([name for name in LOOKING if name in names])
     if key not in known:
         located = locate(code, names)
         loops = outline_loops(code, located, lines, names)
@@ -195,6 +196,7 @@ class _Loop:
         self.names = names
         self.unbound: list[str] = []  # live-in variables that may have no value
         self.is_watched = False
+        self.stored: list[StoredList] = []
 
     def outlined(self, number: int) -> OutlinedLoop | None:
         """The loop as the `number`-th one of the function, whose statement is replaced; None, and nothing is changed, if that is
@@ -203,12 +205,14 @@ class _Loop:
         self.is_watched = Outliner(self.code, self.located, self.names).is_watched(loop)
         if self.is_watched and self._returns_through_finally():
             return None
-        has_len = not ("len" in bound_names(self.node) or "len" in self.names or "len" in self.code.co_freevars)
-        lists = grown_lists(self.node, loop, has_len)
+        bound = {*bound_names(self.node), *self.names, *self.code.co_freevars}
+        lists = grown_lists(self.node, loop, "len" not in bound)
         items = {x.name: x.items for x in lists}
         before = loop.body, getattr(loop, "target", None)
-        reading = [statement for x in lists for statement in x.read_before(loop)]
-        _replace_statement(self.node, loop, [*reading, loop])
+        self.stored = [] if self.is_watched else stored_lists(self.node, loop, bound)
+        reading = [*[statement for x in lists for statement in x.read_before(loop)], *[x.read_before(loop) for x in self.stored]]
+        storing = [x.stored_after(loop) for x in self.stored]
+        _replace_statement(self.node, loop, [*reading, loop, *storing])
         loop.body = body = self._body(lists)
         if isinstance(loop, ast.For):
             loop.target = ast.copy_location(ast.Name(_ELEMENT, ast.Store()), loop.target)
@@ -217,13 +221,14 @@ class _Loop:
             later = self._read_after()
             given, left, self.unbound = outliner.live_names_of_loop(loop, later, passes_errors=True)
             given = [name for name in given if name != _ELEMENT]
-            left = [name for name in left if name not in items and name != _ELEMENT]
+            own = {_ELEMENT, *items, *[x.name for x in self.stored]}
+            left = [name for name in left if name not in own]
             step = self._step(body, given, left, [*items.values()])
         except (NoPiece, NotConvertible):
             loop.body = before[0]
             if isinstance(loop, ast.For):
                 loop.target = before[1]  # type: ignore[assignment]
-            for statement in reading:
+            for statement in (*reading, *storing):
                 _replace_statement(self.node, statement, [])
             return None
         unread = names_stored_by(body) & outliner.local - {*left}
@@ -253,7 +258,9 @@ class _Loop:
         """The body of the step.  lists: those that steps append to."""
         loop = self.loop
         first = [assigned(x.items, ast.Tuple([], ast.Load()), loop.body[0]) for x in lists]
+        first += [x.begin_step(loop.body[0]) for x in self.stored]
         body = copy.deepcopy(loop.body)
+        body += [x.end_step(loop.body[-1]) for x in self.stored]
         if isinstance(loop, ast.For):
             element = ast.copy_location(ast.Name(_ELEMENT, ast.Load()), loop.target)
             return [*first, ast.copy_location(ast.Assign([loop.target], element), loop.target), *without_lists(body, lists)]
@@ -303,7 +310,8 @@ class _Loop:
         """The code of the step.  Raises NotConvertible."""
         loop = self.loop
         assert isinstance(self.node, ast.FunctionDef)
-        values = ast.Tuple([ast.Name(x, ast.Load()) for x in (*left, *items)], ast.Load())
+        own = {x.carried: x.items for x in self.stored}  # where the step ends in the middle, too
+        values = ast.Tuple([own.get(x, ast.Name(x, ast.Load())) for x in (*left, *items)], ast.Load())
         rewriter = _StepRewriter(values, [_marked_unbound(x) for x in self.unbound if x in left], WAYS)
         ended: list[ast.stmt] = [*rewriter.body(copy.deepcopy(body)), *rewriter.exit(CONTINUES)]
         if self.is_watched:

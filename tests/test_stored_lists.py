@@ -1,0 +1,139 @@
+"""capture/syntax/stored_lists.py: lists whose items steps of outlined loops store to, compiled against eager."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tracejit as T
+from tests.branching_programs import agrees, assert_equal, loops_of_paths, normal, outcome, outlined
+from tests.test_branching_loops import messages
+from tests.test_outlined_loops import loops_of
+
+
+def counts(x: Any, n: int) -> Any:
+    found = [0, 0, 0]
+    for _ in range(n):
+        found[int(3 * T.rand(()))] += 1
+    return found
+
+
+def chains(x: Any, n: int) -> Any:
+    states = [x, x + 1, x * 2]
+    for _ in range(n):
+        k = 0 if T.rand(()) < 0.5 else 2
+        proposed = states[k] + T.randn(3)
+        if T.rand(()).log() < (states[k] ** 2 - proposed**2).sum():
+            states[k] = proposed
+    return states, len(states)
+
+
+def bandit(x: Any, n: int) -> Any:
+    values, pulls = [0.0] * 3, [0] * 3
+    for _ in range(n):
+        arm = int(3 * T.rand(())) if T.rand(()) < 0.3 else values.index(max(values))
+        reward = T.randn(()).item() + 0.1 * arm
+        pulls[arm] += 1
+        values[arm] += (reward - values[arm]) / pulls[arm]
+    return values, pulls
+
+
+def in_a_nested_loop(x: Any, n: int) -> Any:
+    found, same = [0, 0], []
+    for _ in range(n):
+        for _ in range(3):
+            if T.rand(()) < 0.5:
+                found[0] += 1
+            else:
+                found[1] -= 1
+        same.append(x * found[0])
+    return found, T.stack(same)
+
+
+def filled(x: Any, n: int) -> Any:
+    best: Any = [None, None]
+    for _ in range(n):
+        y = T.randn(3)
+        side = 0 if y[0] > 0 else 1
+        if best[side] is None or y.sum() > best[side].sum():
+            best[side] = y
+        if best[0] is not None and best[0].sum() > 4:
+            break
+    return best
+
+
+def with_exits(x: Any, n: int) -> Any:
+    found = [1]
+    found.append(2)
+    for k in range(n):
+        y = T.rand(())
+        if y < 0.3:
+            found[0] += 1
+            continue
+        if y > 0.95:
+            return found[0], k
+        found[-1] = found[-1] * 2 % 1000
+        if y > 0.85:
+            break
+    found[0] += 10
+    return found
+
+
+@pytest.mark.parametrize("program", [counts, chains, bandit, in_a_nested_loop, filled, with_exits], ids=lambda f: f.__name__)
+def test_a_list_of_a_fixed_length_is_carried_by_one_node(program: Any) -> None:
+    compiled = outlined(program)
+    for k in range(40):
+        assert_equal(outcome(program, (normal(k, 3), 14), k), outcome(compiled, (normal(k, 3), 14), k))
+    assert compiled.stats.compiled_calls >= 20 and not compiled.stats.piecewise_calls, compiled.explain()
+    assert not compiled.reasons and min(loops_of_paths(compiled)) == 1, compiled.explain()
+
+
+def test_the_list_stays_the_object_that_it_was() -> None:
+    def program(x: Any, n: int) -> Any:
+        found = [0, 0]
+        for _ in range(n):
+            found[0 if T.rand(()) < 0.5 else 1] += 1
+        same = found
+        same[0] += 1
+        return found, same is found
+
+    compiled = agrees(program, lambda k: (normal(k, 3), 9), recordings=4, calls=12)
+    assert not compiled.reasons
+
+
+@pytest.mark.parametrize(
+    "before", ["c = given", "c = [0, 0]; d = c", "c = [0, 0]; print(c)", "c = [[0], [0]]; d = [c]", "c = {0: 0, 1: 0}"]
+)
+def test_a_list_that_something_else_may_reach_is_a_variable_of_the_step(before: str) -> None:
+    (loop,) = loops_of(f"def f(xs, given):\n    {before}\n    for x in xs:\n        c[0 if x > 0 else 1] += 1\n    return c\n")
+    assert not any("stored" in name for name in loop.live_ins)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "c[t] = x",
+        "c[t - 1] += x",
+        "c[0:1] = [x]",
+        "c[0] = x; d = c",
+        "c[0] = x; c = [1, 2]",
+        "c[0] = x; g(c)",
+    ],
+)
+def test_steps_that_do_more_with_a_list_have_it_as_a_variable(step: str) -> None:
+    (loop,) = loops_of(f"def f(xs, g):\n    c = [0, 0]\n    for t, x in enumerate(xs):\n        {step}\n    return c\n")
+    assert not any("stored" in name for name in loop.live_ins)
+
+
+def test_a_long_list_is_refused_with_a_reason() -> None:
+    def program(x: Any, n: int) -> Any:
+        found = [0] * 100
+        for _ in range(n):
+            found[int(3 * T.rand(()))] += 1
+        return found
+
+    compiled = outlined(program)
+    for k in range(5):
+        assert_equal(outcome(program, (normal(k, 3), 9), k), outcome(compiled, (normal(k, 3), 9), k))
+    assert messages(compiled)
