@@ -18,6 +18,7 @@ from tests.test_gradients_of_branching_loops import weight
 
 LOG = logging.getLogger("tests.logged_calls")
 FILE = io.StringIO()
+SEEN: list[int] = []
 
 
 def now_and_then(x: Any, n: int) -> Any:
@@ -252,8 +253,17 @@ def of_a_clock(x: Any, n: int) -> Any:
     return x
 
 
+def with_another_effect(x: Any, n: int) -> Any:
+    for t in range(n):
+        x = x * 0.7 if x.sum() > 0.5 else x + 0.3
+        print(t)
+        SEEN.append(t)
+    return x
+
+
 REFUSED = {
-    of_something_else: "",
+    of_something_else: "the text of a SimpleNamespace contains an address",
+    with_another_effect: "a step changes what it has not made: a list, by append()",
     in_a_nested_loop: "a step of a loop in a loop makes output",
     of_a_clock: "output of a step needs",
 }

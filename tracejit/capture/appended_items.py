@@ -108,7 +108,9 @@ class AppendedItems:
         places = run.tree.items_from_before(range(len(self.before)))
         shared = [defined[run.tree.shared[x[1]]] for x in places if x[0] == SHARED and run.tree.shared[x[1]] in defined]
         given = run.begun.values() if any(x[0] == LIVE_IN for x in places) else ()
-        run.recorder.item_aliases += [(x, run.line) for x in (*held.values(), *shared, *given, *run.item_roots)]
+        holding = run.tree.holding_copies()
+        viewed = run.viewed if any(x[0] == LIVE_IN and x[1] in holding for x in places) else ()
+        run.recorder.item_aliases += [(x, run.line) for x in (*held.values(), *shared, *given, *run.item_roots, *viewed)]
 
     def plain(self, known: dict[int, Tensor]) -> list[list[Any]]:
         """The items so far, where the recording has stopped.  known: objects, by their numbers, to which these are added."""

@@ -8,13 +8,14 @@ Then each step is a call of a function:
 2. If one of the paths known so far serves the step, the nodes of that path compute what it leaves (path_walk.py); Python does not run.
 3. Else the step runs in Python, on stand-ins of what is in the slots, and is recorded.  Its nodes are taken back and become a path of
    the tree (step_paths.py).
-4. After the last step one node is appended, which stands for all steps.  Guards follow it: how the loop has ended, and which
-   variables hold which objects.
+4. After the last step one node is appended, which stands for all steps.  Guards follow it: how the loop has ended, of which kinds
+   variables are, and which objects they hold.
 
-A step may do nothing but compute, read, draw, store in places that it has in its source (step_places.py), and append items to lists
-(appended_items.py); it has to leave tensors of the kind that it was given, numbers, and tuples of such.  A first step that leaves other
-kinds (`best = None` before the loop) stays outside of the node.  Where a step does anything else, the recording stops with the reason,
-and the rest of the call is as in eager mode (stopped_loop.py).
+A step may compute, read, draw, make output (logged_calls.py), store in places that it has in its source (step_places.py), and append items
+to lists (appended_items.py), and nothing else.  It leaves tensors, numbers, and tuples of such; a variable may be of several kinds
+(varying_kinds.py), or hold a view of a row (row_views.py).  A first step that leaves other kinds than the loop was given stays outside of
+the node.  Where a step does anything else, the recording stops with the reason, and the rest of the call is as in eager mode
+(stopped_loop.py).
 
 Nested loops are nodes of the path of a step, with a tree of their own; runs of one loop in different steps share it."""
 
@@ -99,6 +100,7 @@ _MOST_FIRST: Final = 2
 """Steps that may stay outside of the node, at most."""
 _MOST_NODES: Final = 30_000
 """Operations of all bodies that a recording makes, at most: one is made for each path that is found."""
+_RETURNS_VIEW: Final = "a step returns a view that a variable holds"
 _MOST_RESTARTS: Final = 4
 """How often the paths may be forgotten because one of them does not go with the others, at most."""
 
@@ -251,6 +253,7 @@ class LoopRun:
                 ended = None if self.body is None else self.recorder.unwatched(partial(quietly, self._follow))
             except Exception as error:
                 stop_for_defect(self.recorder, error)
+                self.kinds.settle()
                 return self.stopped.steps_in_python(self.stopped.remaining(done=False))
             self.kinds.settle()
             result = self._after(ended) if ended is not None else self._record_step()
@@ -638,6 +641,10 @@ class LoopRun:
             why = insert()
         if why:
             raise Refused(why)
+        holding = self.tree.holding_copies()
+        for key in [self.tree.slots[k].key for k in sorted(holding)]:
+            if key[0] != "variable" or (key[1] in self.read_after and key not in self.kinds.rows):
+                raise Refused(f"{key[1]!r} becomes a view that another variable holds" if key[0] == "variable" else _RETURNS_VIEW)
         if self.tree.holds_items([k for k in self.tree.item_kinds if self.is_held(k)]):
             raise Refused("an item of a list that is more than joined is a variable, too")
         if self.is_nested and not all(map(self.tree.is_full, self.tree.columns)):
@@ -697,12 +704,12 @@ class LoopRun:
                 self.objects[k] = self._first_object() + first.setdefault(place, k) if self.tree.is_object(k) else -1
         if self.trips is not None:
             self.arrays[0] = np.array(int(arrays[0]) + self.trips.step)
-        copied = dict(outcome.end.copies)
+        copied, holding = dict(outcome.end.copies), self.tree.holding_copies()
         appended: list[list[tuple[np.ndarray[Any, Any], Any]]] = [[] for _ in outcome.items]
         for column, more, places in zip(appended, outcome.items, outcome.end.items, strict=True):
             for array, place in zip(more, places, strict=True):
                 number: Any = self._first_object() + first[place] if place in first else -1
-                if place in copied:
+                if place in copied or (place[0] == LIVE_IN and place[1] in holding):
                     number = wrap(array)  # on the memory of what it is a view of
                 elif place[0] == LIVE_IN:
                     number = objects[place[1]]

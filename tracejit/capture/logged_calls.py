@@ -231,7 +231,7 @@ class _Reader:
 
 
 def _refused(x: Any) -> Refused:
-    return Refused(f"output of a step needs a {type(x).__name__} that is neither a number of the program nor from outside")
+    return Refused(f"output of a step needs a {type(plain(x)).__name__} that is neither a number of the program nor from outside")
 
 
 def _parameters(kind: str, count: int) -> list[str]:

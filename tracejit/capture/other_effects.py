@@ -36,13 +36,16 @@ def does_more(run: LoopRun, entered: Mark) -> str:
     if detail := _change(run, entered):
         return f"a step does more than compute: it changes {detail}"
     recorder = run.recorder
-    for call in calls_in(recorder, recorder.prologue[entered.statements :]):
-        function = recorder.namespace.get(call.function.name) if isinstance(call.function, Name) else None
-        return f"a step does more than compute: it calls {getattr(function, '__qualname__', call.function)}()"
-    return ""
+    if not (calls := calls_in(recorder, recorder.prologue[entered.statements :])):
+        return ""
+    function = calls[0].function
+    called = recorder.namespace.get(function.name) if isinstance(function, Name) else None
+    name = getattr(called, "__qualname__", "")
+    return f"a step does more than compute: it calls {f'{name}()' if name else 'what is not in the program'}"
 
 
 def _change(run: LoopRun, entered: Mark) -> str:
+    """What a step has changed outside, rather something else than a call for output; "" if nothing."""
     interpreter, recorder = run.interpreter, run.recorder
     effects = recorder.effects
     # These tell what has been read and guarded, or that something has happened once.  What was stored is in further tables, too.
@@ -51,15 +54,20 @@ def _change(run: LoopRun, entered: Mark) -> str:
     read = (effects.stored, effects.content_guarded, recorder.guarded_by_value, recorder.positions, *sizes.tables_of_names())
     known = (*read, *firsts, *recorder.ragged.tables(), *((effects.opaque_calls,) if run.calls.positions else ()))
     stores = run.positions
-    found = ""
+    found, calls = "", ""
     for table, place in interpreter.journal.changes(entered, Topic.READS | Topic.NUMBERS):
         if any(table is x for x in known) or (table is effects.in_order and place in stores):
             continue
         if table is effects.in_order and isinstance(place, int) and place < len(effects.in_order):
-            return _text(effects.in_order[place])
-        changed = table.get(place) if isinstance(table, dict) else None
-        found = f"a {type(changed).__name__}" if is_user_instance(changed) or isinstance(changed, Random) else _ELSE
-    return found
+            effect = effects.in_order[place]
+            if not isinstance(effect, FunctionCall):
+                return _text(effect)
+            calls = calls or _text(effect)
+        elif table is not effects.opaque_calls:
+            changed = table.get(place) if isinstance(table, dict) else None
+            is_named = is_user_instance(changed) or isinstance(changed, Random)
+            found = found or (f"a {type(changed).__name__}" if is_named else _ELSE)
+    return found or calls
 
 
 def _text(effect: Any) -> str:

@@ -71,10 +71,10 @@ class NoBody(Exception):
 
 @dataclass(slots=True)
 class Slot:
-    """key: ("element",), ("variable", name), ("state", a variable or the id of its tensor), or ("return", number); equal slots of two
-    trees have equal keys.  aval: of what it holds.  holds: the type of that: Tensor, int, float or bool; object of a state.
-    requires_grad: whether some tensors that it holds do; begins_with_grad: whether the first one does, if there is one;
-    begins_as_leaf: whether that is a leaf, too."""
+    """key: ("element",), ("variable", name, which of its parts and kinds), ("kind", name), ("state", a variable or the id of its tensor),
+    or ("return", number); equal slots of two trees have equal keys.  aval: of what it holds.  holds: the type of that: Tensor, int,
+    float or bool; object of a state.  requires_grad: whether some tensors that it holds do; begins_with_grad: whether the first one does,
+    if there is one; begins_as_leaf: whether that is a leaf, too."""
 
     key: tuple[Hashable, ...]
     aval: Aval
@@ -101,7 +101,7 @@ class TripCount:
 @dataclass(slots=True)
 class PathEnd:
     """How a path ends.  way: CONTINUES, BREAKS or RETURNS.  left: the place of what each slot holds then; a slot that is not there
-    holds what it held.  items: for each list, those that the path appends.  copies: items that are copies of views of what is from before
+    holds what it held.  items: for each list, those that the path appends.  copies: what is a copy of a view of what is from before
     the step, each with the view.  steps: how many have taken it."""
 
     way: int
@@ -450,7 +450,7 @@ class PathTree:
         return not any(tree.insert(path, end, outside) for path, end in other.all_paths())
 
     def begin_with(self, slot: int, line: str) -> None:
-        """Have all paths so far begin with a guard: the number in a slot is 0."""
+        """Have all paths so far begin with a guard: the number in a slot is 0, as it is at first (`initial`)."""
         if not self.root.is_open or self.root.nodes:
             self.root = Segment([], (LIVE_IN, slot), line, {Literal(0): self.root})
 
@@ -530,6 +530,20 @@ class PathTree:
             }
             if found <= holding:
                 return [k for k in sorted(holding) if self.slots[k].key[0] == "return" or self.slots[k].key[1] in self.read_after]
+            holding |= found
+
+    def holding_copies(self) -> set[int]:
+        """The slots that may hold copies of views of what is from before the loop."""
+        holding: set[int] = set()
+        while True:
+            found = {
+                k
+                for _, end in self.all_paths()
+                for k, x in end.left.items()
+                if any(x == copied for copied, _ in end.copies) or (x[0] == LIVE_IN and x[1] in holding)
+            }
+            if found <= holding:
+                return holding
             holding |= found
 
     def items_from_before(self, lists: Collection[int]) -> list[StepValue]:

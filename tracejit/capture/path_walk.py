@@ -58,6 +58,7 @@ class PathWalk:
         self._tree, self._shared = tree, shared
         self._ready: dict[int, tuple[Segment, list[Any], NodeRun]] = {}  # by ids of segments: the nodes that are made ready
         self._grads: dict[int, list[tuple[int, frozenset[int] | bool]]] = {}  # by ids of ends; see `_require_grad`
+        self._holding_copies: set[int] = set()  # slots, whose arrays are the views
 
     def note_path(self) -> None:
         """Note that the tree has another path."""
@@ -67,6 +68,7 @@ class PathWalk:
             for k, known in self._ready.items()
             if k in segments and len(known[1]) == len(segments[k].nodes) and all(map(_is, known[1], segments[k].nodes))
         }
+        self._holding_copies = tree.holding_copies()
         changing = tree.changing_grad()
         self._grads = {}
         for path, end in tree.all_paths() if changing else ():
@@ -104,7 +106,8 @@ class PathWalk:
         tree = self._tree
         end.steps += 1
         places = [end.left.get(k, (LIVE_IN, k)) for k in range(len(tree.slots))]
-        arrays = [_own(values, x, slot.aval.dtype) for x, slot in zip(places, tree.slots, strict=True)]
+        copies = dict(end.copies)
+        arrays = [_own(values, copies.get(x, x), slot.aval.dtype) for x, slot in zip(places, tree.slots, strict=True)]
         if tree.trips is not None:
             arrays[0] = np.array(int(values[LIVE_IN, 0]) + tree.trips.step)
         made: dict[StepValue, int] = {}  # places of objects that the step has made, with the first slots that hold them
@@ -123,11 +126,11 @@ class PathWalk:
         require = [slot.requires_grad for slot in tree.slots]
         for k, needs in self._grads.get(id(end), ()):
             require[k] = any(grads[j] for j in needs) if isinstance(needs, frozenset) else needs
-        copies = dict(end.copies)
 
         def item(k: int, x: StepValue) -> tuple[Any, Any]:
             aval, holds = tree.item_kinds[k]
-            known: Any = wrap(values[copies[x]]) if x in copies else number(x) if holds is Tensor else -1
+            is_view = x in copies or (x[0] == LIVE_IN and x[1] in self._holding_copies)
+            known: Any = wrap(values[copies.get(x, x)]) if is_view else number(x) if holds is Tensor else -1
             return _own(values, x, aval.dtype), known
 
         items = [[item(k, x) for x in column] for k, column in enumerate(end.items)]

@@ -17,7 +17,6 @@ from tracejit.tensor import Tensor
 
 if TYPE_CHECKING:
     from tracejit.capture.branching_loops import LoopRun
-    from tracejit.capture.handlers.recorder import Recorder
 
 __all__ = ["RowView", "row_view"]
 
@@ -35,8 +34,8 @@ class RowView:
     def __repr__(self) -> str:
         return f"{self.op.name} {self.attributes} {self.operands} {id(self.root)}"
 
-    def view(self, recorder: Recorder | None, positions: Iterator[Any]) -> Tensor:
-        """The view at these positions.  recorder: None where nothing is recorded any more."""
+    def view(self, positions: Iterator[Any]) -> Tensor:
+        """The view at these positions."""
         operands = [next(positions) if x is None else x.value for x in self.operands]
         made: Tensor = self.op.of(self.root, *operands, **dict(self.attributes))
         return made

@@ -190,7 +190,7 @@ def put_together(recorder: Recorder | None, form: Any, leaves: Iterator[Any]) ->
         return next(leaves)
     if type(form) is RowView:
         next(leaves)  # what steps compute with
-        return form.view(recorder, leaves)
+        return form.view(leaves)
     kind, parts = form
     if kind == "constant":
         return parts
@@ -246,13 +246,13 @@ def describe_path(
     for x in (*ends, *rows):
         if any((x if x._base is None else x._base) is y for y in run.states.values()):
             raise Refused("a step leaves a tensor that it writes to, or a view of it, in a variable")
-    # A step asks for the length of a list before it reads the last item (syntax/grown_lists.py).
+    # Steps that read the last item of a list guard its length before (syntax/grown_lists.py): they never read what is not there.
     unbound = {("variable", name) for name in run.unbound if not name.startswith(OUTLINED)}
     if any(x[0] == LIVE_IN and slots[x[1]].key in unbound for a in path.nodes for x in a.operands if type(x) is tuple):
         raise Refused("a step reads a variable that has no value before the loop")
     places = iter(path.items)
     items = tuple([tuple(islice(places, len(column))) for column in appended])
-    outcome = StepOutcome(path.nodes, PathEnd(way, {}, items, tuple(path.copies)))
+    outcome = StepOutcome(path.nodes, PathEnd(way, {}, items, (*path.copied_ends, *path.copies)))
     outcome.changes = changes
     known = {slot.key: k for k, slot in enumerate(slots)}
     for (slot, _), tensor, place in zip(left, ends, path.ends, strict=True):
@@ -263,8 +263,6 @@ def describe_path(
         elif slots[k].kind != slot.kind or (slot.key in unbound and slot.holds is not Tensor):
             outcome.changes = str(slot.key[1])
             continue
-        if place[0] == LIVE_IN and place[1] != k and slots[place[1]].key in run.kinds.rows:
-            raise Refused(f"{slot.key[1]!r} becomes a view that another variable holds")
         if slot.holds is Tensor and place[0] == LIVE_IN and not run.tree.is_object(place[1]):
             raise Refused(f"{slot.key[1]!r} becomes the tensor of a number")
         if slot.holds is Tensor and place[0] == SHARED and run.is_nested:
@@ -426,7 +424,7 @@ class _Path:
         self.items = [self._place(column[0]) for column in step.collected]
         if any(a.node.op.kind is Kind.WRITE for a in self.nodes):
             self._make_pure()
-        self._copy_views(self.ends, passing)
+        self.copied_ends = self._copy_views(self.ends, passing)
         self.copies = self._copy_views(self.items, joined)
         self._run.viewed += [
             self._interpreter.defined[x[1]] for x in self.items if x[0] == SHARED and x[1] in self._interpreter.defined

@@ -2,8 +2,8 @@
 until a float is added, `state = "idle"`.
 
 Each kind that such a variable has held has slots of its own (path_tree.py), a text or None has none, and one more slot holds the number
-of the kind.  A path begins with guards on these numbers, that of the variable which was found last first: what was recorded before a
-variable had a second kind is the case of the first one.  After the loop, the kind that a variable has in the end is guarded."""
+of the kind.  Paths begin with guards on these numbers.  When a variable gets a second kind, the paths recorded so far are those of kind 0,
+which is what the slot of the number holds at first: they get a guard in front.  After the loop, the kind of a variable is guarded."""
 
 from __future__ import annotations
 
@@ -50,9 +50,14 @@ class VaryingKinds:
         if name in self.given and x is self.given[name]:
             return []
         form, held = self._form_of(name, x)
-        if form is None or not (name in self._kinds or self._begins_to_vary(name, form)):
+        kinds = self._kinds.get(name)
+        if kinds is None:
+            before = None if form is None else self._kinds_before(name, form)
+            if before is None:
+                return None
+            kinds = self._kinds[name] = before
+        if form is None:
             return None
-        kinds = self._kinds[name]
         at = next((k for k, (other, _) in enumerate(kinds) if _is_same(other, form)), len(kinds))
         if at == _MOST:
             return None
@@ -73,28 +78,25 @@ class VaryingKinds:
             row = row_view(self._run, x, self._values_before)
         return form_of(x) if row is None else row
 
-    def _begins_to_vary(self, name: str, form: Any) -> bool:
-        """Whether a variable held a thing of another kind before; then it is one of these."""
+    def _kinds_before(self, name: str, form: Any) -> list[tuple[Any, list[Any]]] | None:
+        """The kind that a variable had so far which gets another one; none if each step assigns a row to it.  None if it gets no other
+        kind, or one that cannot be carried."""
         run = self._run
         if run.is_nested or name in run.places or name in run.unbound or (run.may_stay_outside and type(form) is not RowView):
-            return False
+            return None
         by_key = {slot.key: slot for slot in run.tree.slots}
         before: tuple[Any, list[Any]]
         if name in run.carried:
             before = run.carried[name].form, [run.tree.slots[k].key for k in run.carried[name].slots]
         elif ("variable", name) in by_key:
             before = by_key["variable", name].holds, [("variable", name)]
-        elif name in run.fixed and form_of(run.fixed[name])[0] is not None and type(run.fixed[name]) is not Tensor:
+        elif name in run.fixed:
+            if form_of(run.fixed[name])[0] is None or type(run.fixed[name]) is Tensor:
+                return None
             before = ("constant", run.fixed[name]), []
-        elif type(form) is RowView and name not in run.fixed:
-            self._kinds[name] = []  # each step assigns to it
-            return True
         else:
-            return False
-        if _is_same(before[0], form):
-            return False
-        self._kinds[name] = [before]
-        return True
+            return [] if type(form) is RowView else None
+        return None if _is_same(before[0], form) else [before]
 
     def begin_path(self) -> list[StepNode]:
         """The guards that the path of the step that has run last begins with, besides those that it was recorded with.  The paths before

@@ -150,7 +150,7 @@ def _items_when_new(node: FunctionNode, loop: ast.stmt, name: str, has_len: bool
     known += sum(len(_lengths(name, x)) if has_len else 0 for x in between)
     if known != sum(len(name_uses(name, x)) for x in between):
         return None
-    return next(count for x, count in _new_lists(between[0]) if x == name)
+    return min([count for part in parts for x, count in _new_lists(part) if x == name])  # it may be made anew in a branch
 
 
 def since_made(node: FunctionNode, loop: ast.stmt, name: str, makes: Callable[[ast.AST], Iterable[str]]) -> list[ast.AST]:
