@@ -293,13 +293,19 @@ def growing_loop(m: Maker) -> None:
         f"{state} = {m.pick([f'{state} + 1', f'{read} * 0.5', f'{state}.clone()'])}",
         m.pick(["break", "continue", f"if {found} is not None: {state} = {state} * 0.75"]),
     ]
-    some = m.choose.sample(optional, m.choose.randint(1, 4))
-    others = m.choose.sample(optional[:5], m.choose.randint(0, 2))
     header = m.pick(
         [f"for {i} in range({m.choose.randint(2, 7)}):", f"for {i}, _ in enumerate(range({m.choose.randint(2, 5)})):"]
     )
+    if m.value(x).ndim and m.chance(0.4):
+        row = m.name("v")
+        header = f"for {i}, {row} in enumerate({x}):"
+        optional[1] = f"{found} = {m.pick([row, row, f'{x}[{i}]', state])}"
+        optional[4] = f"{items}.append({m.pick([found, row, f'{row} * 2'])})"
+    some = m.choose.sample(optional, m.choose.randint(1, 4))
+    others = m.choose.sample(optional[:5], m.choose.randint(0, 2))
     lines = [
         f"{items}, {state}, {found}, {total} = {begin}, {x}, {m.pick(['None', '0', x])}, {m.pick(['0', f'T.zeros({x}.shape)', '0.0'])}",
+        *([f"if {condition(m)}:", f"    {items} = []"] if m.chance(0.15) else []),
         header,
         f"    if {test}:",
         f"        {state} = {moved}",
@@ -311,6 +317,8 @@ def growing_loop(m: Maker) -> None:
     if write_compound(m, lines):
         m.names += [state, found, total]
         m.names.append(items)
+        if m.chance(0.4):
+            m.emit(m.pick([f"{x}.mul_(2)", f"{found}.add_(1)", f"{state}.neg_()"]))
         if m.chance(0.6) and not m.fails(f"T.stack({items})"):
             m.assign(f"T.stack({items}) if {items} else {x}")
 
