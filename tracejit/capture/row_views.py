@@ -48,7 +48,7 @@ def row_view(run: LoopRun, x: Any, begin: int) -> tuple[RowView, list[Any]] | No
     if not isinstance(x, Tensor) or x._base is None or x.requires_grad:
         return None
     value = interpreter.value_of(x)
-    node = None if value is None else interpreter.producer(value)
+    node = None if value is None or value < begin else interpreter.producer(value)  # a view from before is an object of its own
     if node is None or node.op.kind is not Kind.VIEW or type(node.operands[0]) is not int:
         return None
     root = interpreter.defined.get(node.operands[0])
@@ -71,6 +71,8 @@ def row_view(run: LoopRun, x: Any, begin: int) -> tuple[RowView, list[Any]] | No
 def _is_from_before(run: LoopRun, root: Tensor, value: int, begin: int) -> bool:
     """Whether a tensor is from before the loop, and no steps write to it."""
     is_read_now = id(root) in run.recorder.tensors
+    if root.requires_grad:  # it depends on the mode of the step whether a view of it does
+        return False
     if not (value < begin or is_read_now) or id(root) in run.recorder.loop_stand_ins:
         return False
     return not run.gathered.is_row(root) and not any(root is x for x in run.states.values())

@@ -78,7 +78,7 @@ class StoppedLoop:
     def originals(self, stand_ins: Sequence[Tensor]) -> dict[int, Any]:
         """What the stand-ins of a step stand for, by their ids."""
         of_slots = {id(x): real for x in stand_ins if (real := self._run.recorder.stands_for(x)) is not x}
-        return of_slots | {id(x): item for x, item in self._run.gathered.stand_ins}
+        return of_slots | {id(x): item for x, item in self._run.gathered.stand_ins} | self._run.kinds.views_given()
 
     def hand_over_stored(self, stand_ins: Sequence[Tensor]) -> None:
         """Put what stand-ins of a step stand for where the step has stored them outside."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tracejit.capture.loop_steps import LIVE_IN, StepNode
 from tracejit.capture.path_tree import Slot
 from tracejit.capture.row_views import RowView, row_view
-from tracejit.capture.step_paths import form_of, slot_of
+from tracejit.capture.step_paths import form_of, put_together, slot_of
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import int64
 from tracejit.core.op import REGISTRY
@@ -116,6 +116,15 @@ class VaryingKinds:
         self.given = {}
         for name in reversed([*self._kinds]):
             self._run.take(stand_ins[self._slot(name)])
+
+    def views_given(self) -> dict[int, Tensor]:
+        """The views that the step which has run last was given rows of, by the ids of these."""
+        run = self._run
+        return {
+            id(x): put_together(None, form, iter([x, *[int(run.arrays[k]) for k in slots[1:]]]))
+            for name, x in self.given.items()
+            for form, slots in [run.carried[name]]
+        }
 
     def take_ends(self, at: dict[Any, Tensor]) -> None:
         """The same for what follows the loop.  at: what the loop carries in the end."""
