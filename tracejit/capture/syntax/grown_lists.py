@@ -6,12 +6,12 @@
             xs.append(f(xs[-1]))                          item = f(last)
                                                           items, length, last = items + (item,), length + 1, item
 
-The list itself is none: all items are put into it after the loop.  Its length is a variable where steps ask for it, `len(xs)` or `if xs`,
-and where they read an item that is not there for certain; so are the items that they read, `xs[-1]`, `xs[-2]`, `xs[0]`, the last of
-which each append moves on.
+The list itself is no variable of the step: all items are put into it after the loop.  Its length is a variable where steps ask for it,
+`len(xs)` or `if xs`, and where they read an item that may not be there.  The items that they read, `xs[-1]`, `xs[-2]`, `xs[0]`, are
+variables, too; each append moves the last ones on.
 
-A list is such a one if the function has made it before the loop, nothing else can reach it in the loop, and steps, but not nested loops
-of them, append to it and do nothing else with it than that."""
+That is so for a list that the function has made before the loop, that nothing else can reach in the loop, and that steps only append to,
+read so, and ask for its length.  Appends in a loop inside of the step do not count."""
 
 from __future__ import annotations
 

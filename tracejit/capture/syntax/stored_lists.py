@@ -8,9 +8,9 @@
                                                   return (*counts,)
                                               counts[:] = carried
 
-A list is such a one if the function has made it before the loop, nothing else can reach it in the loop, and steps do nothing with it but
-read and store items, and give it to functions that look at it, `len`, `max`.  Each position that steps store to is a path of its own:
-where that is the element of a loop, the list stays a variable that steps cannot carry on."""
+That is so for a list that the function has made before the loop, that nothing else can reach in the loop, and with which steps do
+nothing but read and store items, and give it to functions that look at it, `len`, `max`.  Each position that steps store to is a path
+of its own: where that is the element of a loop, the list stays a variable that steps cannot carry on."""
 
 from __future__ import annotations
 
