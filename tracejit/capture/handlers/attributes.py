@@ -460,7 +460,7 @@ class AttributeHandlers(Handlers):
         recorder = self.recorder
         if name in _TENSOR_STATE:
             recorder.stop("tensor_state", f"reading .{name}")
-            return getattr(tensor, name)
+            return getattr(recorder.stands_for(tensor), name)
         if name in _GRAD_STATE:
             recorder.interpreter.asked_for_grad = True
         attribute, _ = self.lookup(type(tensor), name)
