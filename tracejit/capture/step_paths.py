@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HOLDS_STATE", "NUMBERS", "Carried", "Refused", "StepOutcome", "carried_form", "check_tensor", "describe_path", "form_of",
-    "is_carried_or_constant", "number_tensor",
+    "is_carried_or_constant", "is_equal", "number_tensor",
     "number_value", "put_together", "reachable", "slot_of", "variable_keys",
 ]  # fmt: skip
 
@@ -308,7 +308,7 @@ def _left_in_slots(
         held: list[Any] = []
         form = carried_form(x, held)
         if name in run.fixed:
-            if x is run.fixed[name] or (type(x) in _PRIMITIVE and _is_equal(x, run.fixed[name])):
+            if x is run.fixed[name] or (type(x) in _PRIMITIVE and is_equal(x, run.fixed[name])):
                 continue
             if form is None and (name in run.places or type(x) not in _PRIMITIVE or not run.may_stay_outside):
                 raise Refused(f"{name!r} is another {type(x).__name__} after each step")
@@ -331,7 +331,8 @@ def _left_in_slots(
     return left, rows, changes
 
 
-def _is_equal(x: Any, y: Any) -> bool:
+def is_equal(x: Any, y: Any) -> bool:
+    """Whether two forms, or plain values that are kept in them, are the same."""
     return type(x) is type(y) and repr(x) == repr(y)
 
 

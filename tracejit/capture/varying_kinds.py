@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tracejit.capture.loop_steps import LIVE_IN, StepNode
 from tracejit.capture.path_tree import Slot
 from tracejit.capture.row_views import RowView, row_view
-from tracejit.capture.step_paths import form_of, put_together, slot_of
+from tracejit.capture.step_paths import form_of, is_equal, put_together, slot_of
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import int64
 from tracejit.core.op import REGISTRY
@@ -58,7 +58,7 @@ class VaryingKinds:
             kinds = self._kinds[name] = before
         if form is None:
             return None
-        at = next((k for k, (other, _) in enumerate(kinds) if _is_same(other, form)), len(kinds))
+        at = next((k for k, (other, _) in enumerate(kinds) if is_equal(other, form)), len(kinds))
         if at == _MOST:
             return None
         if at == len(kinds):
@@ -96,7 +96,7 @@ class VaryingKinds:
             before = ("constant", run.fixed[name]), []
         else:
             return [] if type(form) is RowView else None
-        return None if _is_same(before[0], form) else [before]
+        return None if is_equal(before[0], form) else [before]
 
     def begin_path(self) -> list[StepNode]:
         """The guards that the path of the step that has run last begins with, besides those that it was recorded with.  The paths before
@@ -151,7 +151,3 @@ class VaryingKinds:
 def _number(name: str) -> tuple[str, str]:
     """The key of the slot of the number of a kind."""
     return "kind", name
-
-
-def _is_same(form: Any, other: Any) -> bool:
-    return type(form) is type(other) and repr(form) == repr(other)
