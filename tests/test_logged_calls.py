@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import threading
 import warnings
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ from tests.test_gradients_of_branching_loops import weight
 LOG = logging.getLogger("tests.logged_calls")
 FILE = io.StringIO()
 SEEN: list[int] = []
+LOCK = threading.Lock()
 
 
 def now_and_then(x: Any, n: int) -> Any:
@@ -261,7 +263,16 @@ def with_another_effect(x: Any, n: int) -> Any:
     return x
 
 
+def under_a_lock(x: Any, n: int) -> Any:
+    for t in range(n):
+        x = x * 0.7 if x.sum() > 0.5 else x + 0.3
+        with LOCK:
+            print(t)
+    return x
+
+
 REFUSED = {
+    under_a_lock: "a step",
     of_something_else: "the text of a SimpleNamespace contains an address",
     with_another_effect: "a step changes what it has not made: a list, by append()",
     in_a_nested_loop: "a step of a loop in a loop makes output",

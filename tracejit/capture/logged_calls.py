@@ -20,7 +20,7 @@ from tracejit.capture.handlers.post_program import is_post_program
 from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.handlers.symbols import MethodOf, is_symbolic
 from tracejit.capture.policies import IDENTITY_TYPES, bound_to, is_a
-from tracejit.capture.step_paths import Refused, number_tensor
+from tracejit.capture.step_paths import NUMBERS, Refused, number_tensor
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.replay.ir import Constant, Expr, Function, ListOf, Name, Return, names, renamed, tuple_of
@@ -79,12 +79,11 @@ class LoggedCalls:
         """What a step appends to the lists that are for calls, if that is all that it has done outside.  Raises Refused."""
         effects, stores = self._run.recorder.effects, self._run.positions
         positions = [k for k in range(self._begin, len(effects.in_order)) if k not in stores]
-        calls = [effects.in_order[k] for k in positions]
-        if not calls or len(effects.opaque_calls) - self._other_calls != len(calls):
+        calls = [x for k in positions if type(x := effects.in_order[k]) is FunctionCall]
+        if not calls or not len(calls) == len(positions) == len(effects.opaque_calls) - self._other_calls:
             return []
         made: list[tuple[int, list[Tensor]]] = []
         for call in calls:
-            assert type(call) is FunctionCall
             reader = _Reader(self._run)
             form = reader.form(call)
             if form not in self._known:
@@ -208,10 +207,14 @@ class _Reader:
     def _computed(self, x: Any) -> Expr:
         value = x._post_program
         if not is_post_program(x) or value.is_in_prologue:
+            if type(plain(x)) not in NUMBERS:
+                raise _refused(x)
             return self._item_of(number_tensor(self._run.interpreter, x, type(plain(x))))
         if value.deferred or value.stop_reason or value.clock_after or value.is_outside_array or value.shares_source:
             raise _refused(x)
         if value.expression is None:
+            if value.access is None or not isinstance(value.source, Tensor):
+                raise _refused(x)
             return value.access(self._tensor(value.source))  # type: ignore[no-any-return]
         parts = {part._name.name: part for part in value.parts if is_symbolic(part)}
         found: Expr = renamed(value.expression, lambda name: self._number(parts[name.name]) if name.name in parts else name)
