@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tracejit as T
@@ -103,7 +104,18 @@ def test_the_list_stays_the_object_that_it_was() -> None:
 
 
 @pytest.mark.parametrize(
-    "before", ["c = given", "c = [0, 0]; d = c", "c = [0, 0]; print(c)", "c = [[0], [0]]; d = [c]", "c = {0: 0, 1: 0}"]
+    "before",
+    [
+        "c = given",
+        "c = [0, 0]; d = c",
+        "c = [0, 0]; print(c)",
+        "c = [[0], [0]]; d = [c]",
+        "c = {0: 0, 1: 0}",
+        "c = given * [1, 2]",
+        "c = [0] * given",
+        "c = [0, 0]; it = reversed(c)",
+        "c = [0, 0]; d = max(c, given)",
+    ],
 )
 def test_a_list_that_something_else_may_reach_is_a_variable_of_the_step(before: str) -> None:
     (loop,) = loops_of(f"def f(xs, given):\n    {before}\n    for x in xs:\n        c[0 if x > 0 else 1] += 1\n    return c\n")
@@ -119,6 +131,9 @@ def test_a_list_that_something_else_may_reach_is_a_variable_of_the_step(before: 
         "c[0] = x; d = c",
         "c[0] = x; c = [1, 2]",
         "c[0] = x; g(c)",
+        "c[0] = x; d = max(c, [1])",
+        "c[0] = x; it = enumerate(c)",
+        "c[0] = x; d = max(c, key=g)",
     ],
 )
 def test_steps_that_do_more_with_a_list_have_it_as_a_variable(step: str) -> None:
@@ -137,3 +152,40 @@ def test_a_long_list_is_refused_with_a_reason() -> None:
     for k in range(5):
         assert_equal(outcome(program, (normal(k, 3), 9), k), outcome(compiled, (normal(k, 3), 9), k))
     assert messages(compiled)
+
+
+def over_itself(x: Any, n: int) -> Any:
+    c, total = [1, 2, 3, 4], 0
+    for k, y in enumerate(c):
+        total += y
+        if x[k % 3] > 0:
+            c[3] += 10
+        else:
+            c[2] = 7
+    return c, total
+
+
+def of_an_array(x: Any, n: int) -> Any:
+    c = np.ones(3, dtype=np.int64) * [1, 2, 3]
+    for k in range(n):
+        if x[k % 3] > 0:
+            c[1] = c[1] + 1.7
+        else:
+            c[2] = 0.6 + c[2]
+    return c.tolist()
+
+
+def of_a_number_of_times(x: Any, n: int) -> Any:
+    size = len(x)
+    found = [0] * size
+    for _ in range(n):
+        found[int(3 * T.rand(()))] += 1
+    return found
+
+
+@pytest.mark.parametrize("program", [over_itself, of_an_array, of_a_number_of_times], ids=lambda f: f.__name__)
+def test_what_steps_store_to_is_found_where_eager_mode_finds_it(program: Any) -> None:
+    compiled = outlined(program)
+    for k in range(10):
+        assert_equal(outcome(program, (normal(k, 3), 9), k), outcome(compiled, (normal(k, 3), 9), k))
+    assert program is not of_a_number_of_times or compiled.stats.compiled_calls > 4, compiled.explain()

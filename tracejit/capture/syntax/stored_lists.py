@@ -9,7 +9,7 @@
                                               counts[:] = carried
 
 That is so for a list that the function has made before the loop, that nothing else can reach in the loop, and with which steps do
-nothing but read and store items, and give it to functions that look at it, `len`, `max`.  Each position that steps store to is a path
+nothing but read and store items, and ask for its length or largest item.  Each position that steps store to is a path
 of its own: where that is the element of a loop, the list stays a variable that steps cannot carry on."""
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class StoredList:
         return statement
 
 
-LOOKING: Final = ("len", "max", "min", "any", "all", "enumerate", "zip", "reversed", "list", "tuple")
-"""Builtin functions that look at a list, and keep nothing of it."""
-_METHODS: Final = ("index", "count", "copy")
+LOOKING: Final = ("len", "max", "min", "any", "all", "int")
+"""Builtin functions by whose names lists are looked at, of one argument, or made."""
+_METHODS: Final = ("index", "count")
 
 
 def stored_lists(node: FunctionNode, loop: ast.For | ast.While, bound: Collection[str]) -> list[StoredList]:
@@ -80,7 +80,7 @@ def stored_lists(node: FunctionNode, loop: ast.For | ast.While, bound: Collectio
         by_element = any(isinstance(x, ast.Name) and x.id in elements for key in own for x in walk(key))
         if by_element or name in names_stored_by(loop.body) or any(name_uses(name, x) for x in loop.orelse):
             continue
-        between = since_made(node, loop, name, _new_lists)
+        between = since_made(node, loop, name, lambda statement: _new_lists(node, statement, bound))
         if between and _only_looks(name, parts, looking) and _only_looks(name, between, looking, is_made=True):
             result.append(StoredList(name, f"{OUTLINED}stored_{loop.lineno}_{len(result)}__"))
     return result
@@ -96,8 +96,8 @@ def _only_looks(name: str, parts: Sequence[ast.AST], looking: Collection[str], i
                 ctx, ast.Del
             ):
                 known += found == name
-            case ast.Call(ast.Name(function), arguments) if function in looking:
-                known += sum(isinstance(y, ast.Name) and y.id == name for y in arguments)
+            case ast.Call(ast.Name(function), [ast.Name(found)], []) if function in looking:
+                known += found == name
             case ast.Call(ast.Attribute(ast.Name(found), method)) if method in _METHODS:
                 known += found == name
         growth = list_growth(x) if is_made else None
@@ -105,8 +105,8 @@ def _only_looks(name: str, parts: Sequence[ast.AST], looking: Collection[str], i
     return known == sum(len(name_uses(name, x)) for x in parts)
 
 
-def _new_lists(statement: ast.AST) -> Iterator[str]:
-    """The names to which a statement assigns new lists."""
+def _new_lists(node: FunctionNode, statement: ast.AST, bound: Collection[str]) -> Iterator[str]:
+    """The names to which a statement of a function assigns new lists.  bound: names that are no builtins in it."""
     yield from names_of_new_lists(statement)
     match statement:
         case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)) if len(targets) == len(values):
@@ -117,10 +117,33 @@ def _new_lists(statement: ast.AST) -> Iterator[str]:
             pairs = []
     for target, value in pairs:
         match target, value:
-            case ast.Name(name), ast.BinOp(left, ast.Mult(), right) if any(isinstance(x, ast.List) for x in (left, right)):
+            case ast.Name(name), ast.BinOp(ast.List(), ast.Mult(), times) if _is_integer(node, times, bound):
                 yield name
             case ast.Name(name), ast.List([ast.Starred()]):  # in the step of a loop around this one
                 yield name
+
+
+def _is_integer(node: FunctionNode, x: ast.expr, bound: Collection[str]) -> bool:
+    """Whether an expression of a function gives an integer, by its form: arrays and others make no list of `[0] * x`."""
+    match x:
+        case ast.Constant(int()):
+            return True
+        case ast.Call(ast.Name("len" | "int" as name), [_], []):
+            return name not in bound
+        case ast.Name(name) if not isinstance(node, ast.Lambda):
+            stores = [
+                part
+                for part in walk(node)
+                if isinstance(part, ast.Name) and part.id == name and not isinstance(part.ctx, ast.Load)
+            ]
+            values = [
+                part.value for part in walk(node) if isinstance(part, ast.Assign) and any(y is part.targets[0] for y in stores)
+            ]
+            is_own = len(values) == len(stores) == 1 and name not in {
+                arg.arg for arg in walk(node.args) if isinstance(arg, ast.arg)
+            }
+            return is_own and not isinstance(values[0], ast.Name) and _is_integer(node, values[0], bound)
+    return False
 
 
 def _targets(loop: ast.For | ast.While) -> Iterator[ast.Name]:
