@@ -272,7 +272,7 @@ def under_a_lock(x: Any, n: int) -> Any:
 
 
 REFUSED = {
-    under_a_lock: "a step",
+    under_a_lock: "a step changes what it has not made: something outside",
     of_something_else: "the text of a SimpleNamespace contains an address",
     with_another_effect: "a step changes what it has not made: a list, by append()",
     in_a_nested_loop: "a step of a loop in a loop makes output",

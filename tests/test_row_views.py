@@ -280,14 +280,13 @@ def without_a_gradient(xs: Any) -> Any:
 OTHERS = {
     stopped_after_it: "'last' is another list after each step",
     stopped_by_a_write_to_it: "a step writes to a tensor in a variable that steps assign to",
-    a_view_from_before: "",
-    without_a_gradient: "",
+    without_a_gradient: "a step leaves a view of what it was given",
     of_what_steps_write_to: "a step writes to a tensor that shares memory with another one",
     in_two_variables: "'before' becomes a view that another variable holds",
     in_two_variables_at_once: "a step leaves a view of what it was given",
     returned: "a step leaves a view of what it was given",
     in_a_tuple: "a step leaves a view of what it was given",
-    that_requires_grad: "",
+    that_requires_grad: "a step leaves a view of what it was given",
     where_the_recording_stops: "a step changes what it has not made: a list, by append()",
     moved_on: "'before' becomes a view that another variable holds",
     returned_at_once: "a step returns a view that a variable holds",
@@ -304,6 +303,11 @@ def test_a_row_that_is_more_than_that_is_as_in_eager_mode(program: Any) -> None:
     for k in range(10):
         assert_equal(outcome(program, (normal(k, 14, 3),), k), outcome(compiled, (normal(k, 14, 3),), k))
     assert OTHERS[program] in messages(compiled), messages(compiled)
+
+
+def test_a_view_from_before_the_loop_is_an_object_of_its_own() -> None:
+    compiled = agrees(a_view_from_before, lambda k: (normal(k, 14, 3),), recordings=6, calls=20)
+    assert not compiled.reasons, compiled.explain()
 
 
 def test_what_holds_rows_is_joined_where_nothing_writes_to_them() -> None:

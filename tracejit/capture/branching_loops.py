@@ -100,7 +100,6 @@ _MOST_FIRST: Final = 2
 """Steps that may stay outside of the node, at most."""
 _MOST_NODES: Final = 30_000
 """Operations of all bodies that a recording makes, at most: one is made for each path that is found."""
-_RETURNS_VIEW: Final = "a step returns a view that a variable holds"
 _MOST_RESTARTS: Final = 4
 """How often the paths may be forgotten because one of them does not go with the others, at most."""
 
@@ -643,8 +642,10 @@ class LoopRun:
             raise Refused(why)
         holding = self.tree.holding_copies()
         for key in [self.tree.slots[k].key for k in sorted(holding)]:
-            if key[0] != "variable" or (key[1] in self.read_after and key not in self.kinds.rows):
-                raise Refused(f"{key[1]!r} becomes a view that another variable holds" if key[0] == "variable" else _RETURNS_VIEW)
+            if key[0] != "variable":
+                raise Refused("a step returns a view that a variable holds")
+            if key[1] in self.read_after and key not in self.kinds.rows:
+                raise Refused(f"{key[1]!r} becomes a view that another variable holds")
         if self.tree.holds_items([k for k in self.tree.item_kinds if self.is_held(k)]):
             raise Refused("an item of a list that is more than joined is a variable, too")
         if self.is_nested and not all(map(self.tree.is_full, self.tree.columns)):

@@ -535,10 +535,11 @@ class PathTree:
     def holding_copies(self) -> set[int]:
         """The slots that may hold copies of views of what is from before the loop."""
         holding: set[int] = set()
+        ends = [segment.end for segment in self.segments() if segment.end is not None]
         while True:
             found = {
                 k
-                for _, end in self.all_paths()
+                for end in ends
                 for k, x in end.left.items()
                 if any(x == copied for copied, _ in end.copies) or (x[0] == LIVE_IN and x[1] in holding)
             }

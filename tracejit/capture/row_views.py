@@ -24,7 +24,7 @@ __all__ = ["RowView", "row_view"]
 @dataclass(frozen=True, slots=True)
 class RowView:
     """The form of a variable that holds a view.  op, attributes: of the view; operands: those after the tensor, None of a position that
-    steps carry on.  root: the tensor."""
+    steps carry on.  root: the tensor.  Forms are compared by their texts (`is_equal`), tensors as objects."""
 
     op: Op
     attributes: tuple[tuple[str, Any], ...]
@@ -70,9 +70,9 @@ def row_view(run: LoopRun, x: Any, begin: int) -> tuple[RowView, list[Any]] | No
 
 def _is_from_before(run: LoopRun, root: Tensor, value: int, begin: int) -> bool:
     """Whether a tensor is from before the loop, and no steps write to it."""
-    is_read_now = id(root) in run.recorder.tensors
-    if root.requires_grad:  # it depends on the mode of the step whether a view of it does
+    recorder = run.recorder
+    if not (value < begin or id(root) in recorder.tensors) or id(root) in recorder.loop_stand_ins:
         return False
-    if not (value < begin or is_read_now) or id(root) in run.recorder.loop_stand_ins:
+    if root.requires_grad:  # it depends on the mode of the step whether a view of it does
         return False
     return not run.gathered.is_row(root) and not any(root is x for x in run.states.values())

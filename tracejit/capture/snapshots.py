@@ -107,11 +107,9 @@ class Snapshot:
         place = None
         for one, other in zip(before.tokens, self.tokens, strict=False):
             if one != other:
-                break
+                return place
             place = one if type(one) is str else place
-        else:
-            return place if len(before.tokens) != len(self.tokens) else None
-        return place
+        return place if len(before.tokens) != len(self.tokens) else None
 
     def difference_from(self, before: Snapshot) -> str:
         """How this one differs from another one of the same variables, as a text for users; empty where they are alike."""

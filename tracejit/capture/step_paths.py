@@ -227,7 +227,7 @@ def describe_path(
     run.gathered.check_unchanged()
     if run.gathered.holds_item((values, *in_places.values())):
         raise Refused("a step leaves an item of the list that it goes over: leave `item.clone()`")
-    run.kinds.begin_ends(begin.values, [*values, *in_places.values()] if way != RETURNS else [])
+    run.kinds.note_ends(begin.values, [*values, *in_places.values()] if way != RETURNS else [])
     left, appended, changes = _left_in_slots(run, way, values, in_places)
     ends = [_end(interpreter, slot, x) for slot, x in left]
     appended = [[_item(run, k, x) for x in column] for k, column in enumerate(appended)]
@@ -302,7 +302,7 @@ def _left_in_slots(
         variables.update(zip(names, values, strict=False))
         rows += values[len(names) :]
     for name, x in variables.items():
-        if (of_its_kind := run.kinds.left(name, x)) is not None:
+        if (of_its_kind := run.kinds.end_slots(name, x)) is not None:
             left += of_its_kind
             continue
         held: list[Any] = []

@@ -727,7 +727,7 @@ class RecordingInterpreter(StateRecorder):
     def _leaf(self, tensor: Tensor) -> Tensor:
         """The leaf that a tensor stands for in a step of a loop, where passes leave gradients; `tensor` itself if it stands for none."""
         leaf: Tensor = self.recorder.stands_for(tensor)
-        return leaf if tensor.is_leaf else tensor
+        return leaf if leaf is not tensor and tensor.is_leaf else tensor
 
     def read_grad(self, tensor: Tensor) -> Any:
         recorder, tensor = self.recorder, self._leaf(tensor)

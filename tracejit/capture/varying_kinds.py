@@ -41,12 +41,13 @@ class VaryingKinds:
         self._ends: list[Any] = []  # what variables hold after it
         self._guarded = 0  # the first ones of these, which the paths of the tree begin with
 
-    def begin_ends(self, values_before: int, ends: list[Any]) -> None:
+    def note_ends(self, values_before: int, ends: list[Any]) -> None:
         """Note what variables hold after a step.  values_before: the number of values before it."""
         self._values_before, self._ends = values_before, ends
 
-    def left(self, name: str, x: Any) -> list[tuple[Slot, Any]] | None:
-        """What a step leaves in slots that leaves `x` in a variable; None if that is not of several kinds, or of too many."""
+    def end_slots(self, name: str, x: Any) -> list[tuple[Slot, Any]] | None:
+        """The slots of a variable that a step changes, with what they hold after it, where it leaves `x` in the variable.  None if that is
+        not of several kinds, or of too many."""
         if name in self.given and x is self.given[name]:
             return []
         form, held = self._form_of(name, x)

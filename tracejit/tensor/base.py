@@ -181,7 +181,8 @@ class Tensor:
         """The accumulated gradient of a leaf (or of a tensor that retains it); None before any backward().  Warns where there will be none:
         of a tensor that was computed."""
         value = state.top.read_grad(self)
-        if value is None and not self.is_leaf and not self.retains_grad:
+        node = self._node
+        if value is None and node is not None and not node.stands_for_leaf and not self.retains_grad:
             warn(
                 "grad: the tensor is no leaf, it was computed, so backward() leaves no gradient in it; call retain_grad() on it before, or "
                 "read the .grad of the tensor that it was computed from"

@@ -101,10 +101,11 @@ def grown_lists(node: FunctionNode, loop: ast.For | ast.While, has_len: bool) ->
     result: list[GrownList] = []
     for name in dict.fromkeys([growth.name for growth in grown]):
         uses = sum(growth.uses for growth in grown if growth.name == name)
-        lengths = sum(len(_lengths(name, x)) if has_len else 0 for x in asked)
-        if has_len and isinstance(loop, ast.While):
-            lengths += len(_tested(name, loop.test))
-        lengths += sum(len(_tested(name, x.test)) for part in asked for x in walk(part) if has_len and isinstance(x, _TESTING))
+        lengths = 0
+        if has_len:
+            tests = [x.test for part in asked for x in walk(part) if isinstance(x, _TESTING)]
+            tests += [loop.test] if isinstance(loop, ast.While) else []
+            lengths = sum(len(_lengths(name, x)) for x in asked) + sum(len(_tested(name, x)) for x in tests)
         reads = [position for part in asked for x in walk(part) if (position := _position_read(name, x)) is not None]
         if uses + lengths + len(reads) != sum(len(name_uses(name, x)) for x in asked):
             continue
