@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import tracejit as T
+from tests.test_outlined_loops import defined
 from tracejit.capture.handlers.stand_ins import plain_value, without_stand_ins
 from tracejit.capture.handlers.symbols import SymbolicNumber
 from tracejit.capture.session import Session
@@ -63,6 +64,22 @@ def test_what_is_computed_of_changing_numbers_is_recorded_once(compute: Any) -> 
 def test_a_comparison_is_recorded_once_for_each_way_that_it_goes() -> None:
     compiled = same(lambda a: "more" if a[0].item() > a[1].item() else "less", (1, 2), (3, 2), (5, 9), (9, 5), (nan, 1))
     assert compiled.stats.traces == 2, compiled.explain()
+
+
+@pytest.mark.parametrize("symbol", ["<", "<=", "==", "!=", ">", ">="])
+def test_a_float_compared_with_an_int_is_recorded_once_for_each_way_that_it_goes(symbol: str) -> None:
+    for left, right in (("a[0].item()", "n"), ("int(a[1].item())", "n + a[0].item()")):
+        function = defined(f"def f(a, n):\n    return 'yes' if {left} {symbol} {right} else 'no'\n")
+        compiled = T.compile(function)
+        numbers = [-3.0, 2.0, 2.5, 1e9, -0.0, nan, inf, -inf, 2.0**40, 5e-324]
+        for a, b, n in itertools.product(numbers, (0.0, 2.0, -7.0), (2, 0, -3, 1, 5)):
+            x = T.tensor([a, b], dtype=T.float64)
+            assert outcome(compiled, x, n) == outcome(function, x, n), (a, b, n)
+        assert compiled.stats.traces <= 6, compiled.explain()
+        for n in (2**31, 2**53 + 1, -(2**70)):  # longer ones are guarded by their values
+            for a in (2.0**53, 2.0**31, -(2.0**70)):
+                x = T.tensor([a, 1.0], dtype=T.float64)
+                assert outcome(compiled, x, n) == outcome(function, x, n), (a, n)
 
 
 def test_numbers_are_stored_outside_without_being_looked_at() -> None:

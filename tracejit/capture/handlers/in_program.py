@@ -122,10 +122,14 @@ class InProgramHandlers(Handlers):
             a, b = self._operand(left), self._operand(right)
             if any(type(x) is int and x.bit_length() > 63 for x in (a, b)):
                 return None
-        elif is_post_program(left) and not is_post_program(right):
-            a, b = self._operand(left), _as_like(left, right)
-        elif is_post_program(right) and not is_post_program(left):
-            a, b = _as_like(right, left), self._operand(right)
+        elif is_post_program(left) and (like := _as_like(left, right)) is not None:
+            a, b = self._operand(left), like
+        elif is_post_program(right) and (like := _as_like(right, left)) is not None:
+            a, b = like, self._operand(right)
+        elif {*kinds} == {int, float} and all(type(plain(x)) is float or self._is_short(x) for x in (left, right)):
+            a, b = self._operand(left), self._operand(right)
+            if a is not None and b is not None:
+                a, b = self._as_float(a), self._as_float(b)
         else:
             return None
         return None if a is None or b is None else (a, b)
@@ -151,7 +155,7 @@ class InProgramHandlers(Handlers):
 
     def _is_short(self, number: Any) -> bool:
         """Whether a number has at most SHORT bits, as positions and counts do.  If so, that is guarded."""
-        if plain(number).bit_length() > SHORT:
+        if type(plain(number)) is not int or plain(number).bit_length() > SHORT:
             return False
         if is_post_program(number) and number._post_program.max_bits > SHORT:
             self.recorder.extracted_numbers.guard_comparison(">", number, -(2**SHORT), True)
@@ -328,7 +332,6 @@ def _is_double(number: Any) -> bool:
 def _as_like(number: Any, other: Any) -> Any:
     """`other` converted to the type of the post-program number `number`, so that the program can compare them; None if the
     conversion is not exact."""
-    value = plain(other)
     if _kind(number) is float:
-        return float(value) if type(other) is int and abs(value) <= 2**53 else None
-    return int(value) if type(other) is float and value == value and abs(value) < 2.0**62 and value == int(value) else None
+        return float(other) if type(other) is int and abs(other) <= 2**53 else None
+    return int(other) if type(other) is float and other == other and abs(other) < 2.0**62 and other == int(other) else None
