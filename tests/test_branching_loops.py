@@ -196,9 +196,8 @@ def test_a_path_that_no_recording_knows_is_recorded_and_both_serve_afterwards() 
 
 
 def many_paths(bits: int) -> Any:
-    text = "def f(xs):\n    h = xs[0, 0] * 0\n    for x in xs:\n"
-    text += "".join(f"        h = h + {k + 1} if x[{k}] > 0 else h - {k + 1}\n" for k in range(bits)) + "    return h\n"
-    return defined(text)
+    terms = " + ".join(f"({k + 1} if x[{k}] > 0 else {-k - 1})" for k in range(bits))
+    return defined(f"def f(xs):\n    h = xs[0, 0] * 0\n    for x in xs:\n        h = h + {terms}\n    return h\n")
 
 
 def test_a_loop_of_sixty_four_paths_is_one_node_and_one_of_more_is_not() -> None:

@@ -58,7 +58,7 @@ def running(function: Any, lines: frozenset[int] | None = None) -> tuple[Callabl
     for loop in form.loops:
         step = FunctionType(loop.code, function.__globals__, "step", None, tuple([cells[x] for x in loop.code.co_freevars]))
         inner, nested = running(step, lines)
-        steps.append((loop, inner))
+        steps.append((loop, inner, ()))
         loops += [loop, *nested]
     frame = CellType(CaptureFrame(function.__globals__, cells, steps))
     closure = tuple([frame if name == CAPTURE else cells[name] for name in form.code.co_freevars])

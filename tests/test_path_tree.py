@@ -140,8 +140,11 @@ def halved_or_grown() -> PathTree:
 # -- inserting
 def test_paths_share_what_they_have_in_common() -> None:
     tree = halved_or_grown()
-    assert tree.paths == 2 and [a.node.op.name for a in tree.root.nodes] == ["gt"]
-    assert {x.value: [a.node.op.name for a in s.nodes] for x, s in tree.root.following.items()} == {True: ["mul"], False: ["add"]}
+    assert tree.paths == 2 and [a.node.op.name for a in tree.parts[0].nodes] == ["gt"]
+    assert {x.value: [a.node.op.name for a in s.nodes] for x, s in tree.parts[0].following.items()} == {
+        True: ["mul"],
+        False: ["add"],
+    }
 
 
 def test_a_path_that_is_known_is_not_added_again() -> None:
@@ -496,7 +499,7 @@ def test_a_copy_with_other_shared_values_has_the_paths_of_the_tree() -> None:
     tree = inner_tree(True)
     copied = tree.with_shared(lambda key: f"of {key}")
     assert (tree.shared, copied.shared) == ([4], ["of 4"])
-    assert copied.paths == tree.paths and copied.root is tree.root
+    assert copied.paths == tree.paths and copied.parts is tree.parts
 
 
 # -- any tree

@@ -279,7 +279,7 @@ def without_a_gradient(xs: Any) -> Any:
 
 OTHERS = {
     stopped_after_it: "'last' is another list after each step",
-    stopped_by_a_write_to_it: "a step writes to a tensor in a variable that steps assign to",
+    stopped_by_a_write_to_it: "a step writes to a tensor that shares memory with another one",
     without_a_gradient: "a step leaves a view of what it was given",
     of_what_steps_write_to: "a step writes to a tensor that shares memory with another one",
     in_two_variables: "'before' becomes a view that another variable holds",

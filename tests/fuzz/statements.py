@@ -323,6 +323,53 @@ def growing_loop(m: Maker) -> None:
             m.assign(f"T.stack({items}) if {items} else {x}")
 
 
+def loop_of_several_branches(m: Maker) -> None:
+    """A loop whose steps branch several times, one time after another, and hand on what they have found."""
+    x = m.tensor(lambda t: t.dtype.is_floating_point and 0 < t.numel() < 9 and not t.requires_grad)
+    if x is None:
+        return
+    state, speed, count, flag, word, kept, i = [m.name(k) for k in "vvvvvci"]
+    between = m.name("v")
+    tests = [
+        f"{state}.sum() > {m.floating()}", f"{state}.sum() < 0", f"{speed}.mean() > 0", f"{count} % 2", f"{flag}", f"{word} == 'high'",
+        "T.rand(()) < 0.4", f"{i} > 1", f"{between}.max() > 0.5", f"{flag} and {state}.max() > 0",
+    ]  # fmt: skip
+    changes = [
+        f"{state} = {state} * 0.5", f"{state} = {state} + {speed}", f"{speed} = -{speed}", f"{state} = {between}",
+        f"{count} += 1", f"{count} = {count} + 0.5", f"{flag} = not {flag}", f"{flag} = {state}.sum() > 0", f"{word} = 'high'",
+        f"{word} = 'low'", f"{kept}.append({m.pick([state, between, f'{state} * 2', count])})", "continue",
+        f"{between} = {state}", f"{between} = {state}[..., :1] + {state}", f"{speed} = {state}[..., -1:] * {speed}", f"{word} = {count}",
+        f"{state} = {state} if {speed}.sum() > 0 else {between}", f"{state}, {speed} = {speed}, {state}", f"{state} = {x}",
+    ]  # fmt: skip
+    header, first = f"for {i} in range({m.choose.randint(2, 9)}):", f"{between} = {state} - 0.25"
+    if m.value(x).ndim and m.chance(0.3):
+        header, first = f"for {i}, {between} in enumerate({x}):", f"{between} = {m.pick([between, f'{between} + {state}'])}"
+    elif m.chance(0.2):
+        header, first = (
+            f"while {count} < {m.choose.randint(2, 9)}:",
+            f"{i}, {count}, {between} = {count}, {count} + 1, {state} * 2",
+        )
+    body = [first]
+    for _ in range(m.choose.randint(2, 4)):
+        body.append(f"if {m.pick(tests)}:")
+        body += [f"    {text}" for text in m.choose.sample(changes, m.choose.randint(1, 3))]
+        if m.chance(0.3):
+            body += ["else:", f"    {m.pick(changes)}"]
+        if m.chance(0.4):
+            body.append(m.pick([c for c in changes if c != "continue"]))
+    lines = [
+        f"{state}, {speed}, {count}, {flag}, {word}, {kept} = {x}, {x} * 0.5 - 0.1, 0, {m.pick(['False', 'True'])}, 'low', []",
+        header,
+        *indented(body),
+    ]
+    m.for_torch = False
+    m.not_replayed("values decide the paths of steps")
+    if write_compound(m, lines):
+        m.names += [state, speed, count, flag, word, kept]
+        if m.chance(0.3) and not m.fails(f"T.stack({kept})"):
+            m.assign(f"T.stack({kept}) if {kept} else {x}")
+
+
 def attempt(m: Maker) -> None:
     """try with what may raise inside."""
     x = m.tensor() or m.floating()
@@ -515,7 +562,7 @@ SIMPLE: Sequence[tuple[float, Writer]] = (
 )  # fmt: skip
 STATEMENTS: Sequence[tuple[float, Writer]] = (
     *SIMPLE, (7, branch), (1.5, early_return), (5, for_loop), (2.5, while_loop), (1.2, attempt), (1, match_statement), (3, grad_mode),
-    (3, inner_function), (2, tensor_loop), (2.5, growing_loop),
+    (3, inner_function), (2, tensor_loop), (2.5, growing_loop), (30, loop_of_several_branches),
 )  # fmt: skip
 
 

@@ -48,8 +48,15 @@ class AppendedItems:
         self._columns = [(column[0], tree.is_full(column)) for column in tree.columns]
 
     def note_step(self, items: Sequence[list[tuple[np.ndarray[Any, Any], Any]]]) -> None:
-        """Note what a step has appended to the first lists; nothing to the others."""
-        self.steps.append([*items, *[[] for _ in self.before[len(items) :]]])
+        """Note what a step has appended to the first lists, or its part; nothing to the others."""
+        appended = [*items, *[[] for _ in self.before[len(items) :]]]
+        if not self._run.part:
+            self.steps.append(appended)
+            return
+        step = self.steps[-1]
+        step += [[] for _ in appended[len(step) :]]
+        for column, more in zip(step, appended, strict=False):
+            column += more
 
     def of_step(self, outputs: Sequence[Tensor]) -> list[list[Tensor]]:
         """The items of a step, for each list of the program, of what the body gives for columns as tensors."""

@@ -11,6 +11,10 @@ Then each step is a call of a function:
 4. After the last step one node is appended, which stands for all steps.  Guards follow it: how the loop has ended, of which kinds
    variables are, and which objects they hold.
 
+A step that branches several times runs part by part (syntax/step_parts.py) once it has taken many paths.  Each part is a step to all of
+the above, but that the element stays and that the next part follows.  Where parts cannot be carried on as steps are, the recording stops,
+and later ones have the step as a whole.
+
 A step may compute, read, draw, make output (logged_calls.py), store in places that it has in its source (step_places.py), and append items
 to lists (appended_items.py), and nothing else.  It leaves tensors, numbers, and tuples of such; a variable may be of several kinds
 (varying_kinds.py), or hold a view of a row (row_views.py).  A first step that leaves other kinds than the loop was given stays outside of
@@ -78,13 +82,14 @@ from tracejit.capture.step_places import StepPlace, places_of_step
 from tracejit.capture.steps_on_tape import StepsOnTape
 from tracejit.capture.stopped_loop import StoppedLoop
 from tracejit.capture.syntax.loops import UNBOUND
-from tracejit.capture.syntax.outlined_loops import NO_STEP, RAISES, WAYS, WHILE, OutlinedLoop
+from tracejit.capture.syntax.outlined_loops import NO_STEP, PROCEEDS, RAISES, WAYS, WHILE, OutlinedLoop, StepPart
 from tracejit.capture.syntax.pieces import CONTINUES, RETURNS
 from tracejit.capture.varying_kinds import VaryingKinds
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FROM_NUMPY, int64
 from tracejit.core.floating import quietly
 from tracejit.core.op import REGISTRY, Kind
+from tracejit.core.weak_table import WeakTable
 from tracejit.ir.graph import Body, Graph, Node
 from tracejit.ops.movement.views import detach
 from tracejit.tensor import Tensor
@@ -102,6 +107,10 @@ _MOST_NODES: Final = 30_000
 """Operations of all bodies that a recording makes, at most: one is made for each path that is found."""
 _MOST_RESTARTS: Final = 4
 """How often the paths may be forgotten because one of them does not go with the others, at most."""
+_MOST_WHOLE: Final = 2
+"""Paths of a step that is not divided into parts though it can be, at most."""
+
+_divided: WeakTable[bool] = WeakTable()  # codes of steps -> whether they run in parts; not at all, if False
 
 
 def _replaced(x: Any, originals: dict[int, Tensor]) -> Any:
@@ -112,10 +121,17 @@ def _replaced(x: Any, originals: dict[int, Tensor]) -> Any:
     return originals.get(id(x), x)
 
 
+def _taken(steps: list[int]) -> str:
+    """How often steps have taken each path, for users."""
+    counts = ", ".join(map(str, sorted(steps, reverse=True)))
+    return f"{len(steps)} path{'s' * (len(steps) > 1)}, taken {counts} times"
+
+
 def run_outlined_loop(
     interpreter: RecordingInterpreter | None,
     loop: OutlinedLoop,
     step: FunctionType,
+    parts: Sequence[FunctionType],
     pattern: Any,
     header: tuple[Any, ...],
     values: tuple[Any, ...],
@@ -123,15 +139,15 @@ def run_outlined_loop(
 ) -> tuple[int, Any]:
     """Run an outlined loop.
 
-    interpreter: None where nothing is recorded.  step: the function of the step.  pattern, header: of what a `for` loop goes over
-    (step_elements.py), or WHILE and ().  values: of the live-in variables.  lists: for each
-    of those that get items, whether it is private (syntax/loops.py), and whether it is that and nothing reads an item.  Returns (how the
-    loop has ended, what the live-out variables hold, then the items of each list as a list), or (RETURNS, the result)."""
+    interpreter: None where nothing is recorded.  step: the function of the step.  parts: those of its parts.  pattern, header: of what a
+    `for` loop goes over (step_elements.py), or WHILE and ().  values: of the live-in variables.  lists: for each of those
+    that get items, whether it is private (syntax/loops.py), and whether it is that and nothing reads an item.  Returns (how the loop has
+    ended, what the live-out variables hold, then the items of each list as a list), or (RETURNS, the result)."""
     variables = dict(zip(loop.live_ins, values, strict=True))
     if interpreter is None:
         return run_steps(loop, step, plain_elements(pattern, header), variables)
     recorder = interpreter.recorder
-    run = LoopRun(interpreter, loop, step, variables, lists)
+    run = LoopRun(interpreter, loop, step, parts, variables, lists)
     recorder.native_depth += 1  # Python code that runs from here on is not the program's, but for steps
     try:
         why = run.begin(pattern, header)
@@ -142,7 +158,7 @@ def run_outlined_loop(
     finally:
         recorder.native_depth = run.depth
     iterable = header_value(pattern, iter(header), lambda f, given, named: recorder.calls.call(f, tuple(given), named))
-    return run_steps(loop, run.step, recorder.iteration.iterate(iterable), variables)
+    return run_steps(loop, partial(run.step, step), recorder.iteration.iterate(iterable), variables)
 
 
 class LoopRun:
@@ -157,11 +173,16 @@ class LoopRun:
         interpreter: RecordingInterpreter,
         loop: OutlinedLoop,
         step: FunctionType,
+        parts: Sequence[FunctionType],
         variables: dict[str, Any],
         lists: tuple[tuple[bool, bool], ...],
     ) -> None:
         self.interpreter, self.recorder = interpreter, interpreter.recorder
         self.loop, self.function, self.lists = loop, step, lists
+        self.parts = [StepPart(loop.code, loop.live_ins, loop.live_outs)]  # of the step, which run one after another
+        self.functions: Sequence[FunctionType] = [step]  # of these
+        self.part = 0  # which of them is next
+        self._functions_of_parts = parts
         self.variables = variables
         self.line = user_line()
         self.elements: Elements | None = None
@@ -174,6 +195,8 @@ class LoopRun:
         self.trips: TripCount | None = None
         self.first = self.restarts = self.made = 0
         self.carried: dict[str, Carried] = {}  # by variables; empty until all slots are filled
+        self.body: Any = None  # (graph, places of its inputs, what it carries); () until all parts have run
+        self.walk: PathWalk
         self.depth = self.recorder.native_depth
         self.is_nested = interpreter.loops_around > 0
         self.items = AppendedItems(self)
@@ -185,13 +208,13 @@ class LoopRun:
         """Whether it matters which objects the items of a list are."""
         return k < len(self.lists) and not self.lists[k][1] and self.tree.item_kinds[k][1] is Tensor
 
-    def step(self, *given: Any) -> Any:
-        """Run the step in Python."""
+    def step(self, function: FunctionType, *given: Any) -> Any:
+        """Run the step, or a part of it, in Python."""
         branches = self.recorder.branches
         may_give_up, branches.may_give_up = branches.may_give_up, False
         self.interpreter.loops_around += 1
         try:
-            return self.of_program(lambda: self.recorder.calls.call(self.function, given, {}))
+            return self.of_program(lambda: self.recorder.calls.call(function, given, {}))
         finally:
             self.interpreter.loops_around -= 1
             branches.may_give_up = may_give_up
@@ -249,6 +272,7 @@ class LoopRun:
             return self.stopped.refuse(str(refusal), None)
         while True:
             try:
+                self._divide()
                 ended = None if self.body is None else self.recorder.unwatched(partial(quietly, self._follow))
             except Exception as error:
                 stop_for_defect(self.recorder, error)
@@ -259,9 +283,65 @@ class LoopRun:
             if result is not None:
                 return result
 
+    @property
+    def is_divided(self) -> bool:
+        """Whether parts of the step run."""
+        return len(self.parts) > 1
+
+    @property
+    def live_outs(self) -> Sequence[str]:
+        """The variables that the part leaves that runs."""
+        return self.parts[self.part].live_outs
+
+    def _divide(self) -> None:
+        """Have the parts of the step run instead of it, if it has many paths.  The steps so far are made again: they have done nothing but
+        compute and draw."""
+        is_known = _divided.get(self.loop.code)
+        many = self.tree.paths > _MOST_WHOLE or (is_known and (self.made or self.is_nested))
+        if (
+            self.is_divided
+            or not self.loop.parts
+            or is_known is False
+            or not many
+            or self._needs_all_paths()
+            or self.calls.are_any
+        ):
+            return
+        _divided[self.loop.code] = True
+        if self.made:
+            self._begin_again()
+        self.parts, self.functions = [*self.loop.parts], self._functions_of_parts
+        self.tree.clear(len(self.parts))
+        self.unbound |= self.loop.passed
+        self.variables.update(dict.fromkeys(self.loop.passed, UNBOUND))
+        self.walk.note_path()
+
+    def _begin_again(self) -> None:
+        """Forget all steps of the node."""
+        for tensor in self.states.values():
+            tensor._array[...] = self.states_before[id(tensor)]
+        self._restore_places()
+        self.variables = dict(self.variables_before)
+        self.items.steps.clear()
+        self._fill_slots()
+
+    def _needs_all_paths(self) -> bool:
+        """Whether the paths of all steps so far are needed: by the tape, or where items may be other objects."""
+        lists = [*range(self.loop.items)]
+        tree = self.tree
+        return bool(tree.has_gradients or tree.items_from_before(lists) or tree.holds_items(lists))
+
+    def stop(self, why: str) -> None:
+        """Stop the recording, since the loop cannot be a node."""
+        if self.is_divided:  # but it may be one if its step is not divided
+            _divided[self.loop.code] = False
+        code = "divided_step" if self.is_divided else "outlined_loop"
+        self.recorder.stop(code, f"the loop at {self.line}: {why}")
+
     def _fill_slots(self) -> None:
         """Put what the next step is given into slots.  Raises Refused."""
         interpreter, loop = self.interpreter, self.loop
+        self.variables_before = dict(self.variables)
         slots: list[Slot] = []
         tensors: list[Tensor] = []
         self.count = self._count()
@@ -302,7 +382,7 @@ class LoopRun:
         self.grads = [slot.requires_grad for slot in slots]  # of what they hold now
         self.given = tensors  # what the slots hold at first
         self.outside: dict[Any, Any] = {}  # what steps share, where gradients go through the loop
-        self.body: Any = None  # (graph, places of its inputs, what it carries)
+        self.body = None
         self.walk = PathWalk(self.tree, self._shared)
         self.tape = StepsOnTape(self)
         first: dict[int, int] = {}
@@ -384,18 +464,22 @@ class LoopRun:
     # -- steps by known paths
     def _follow(self) -> int | None:
         """Make steps by the paths that are known.  Returns how the last one has ended; None where they do not serve the next one."""
-        while (left := self.walk.step(self.arrays, self.objects, self.grads, self._first_object())) is not None:
+        while (left := self.walk.step(self.arrays, self.objects, self.grads, self._first_object(), self.part)) is not None:
             self.arrays, self.objects, self.grads = left.arrays, left.objects, left.grads
             self.items.note_step(left.items)
             self.calls.make(left.items)
+            if left.way == PROCEEDS:
+                self.part += 1
+                continue
+            self.part = 0
             if left.way != CONTINUES or (self.trips is not None and not self._is_inside()):
                 return left.way
             self.made += 1
         return None
 
     def _first_object(self) -> int:
-        """The number of the first object that the step makes."""
-        return OBJECTS * (1 + self.made)
+        """The number of the first object that the step makes, or its part."""
+        return OBJECTS * (1 + self.made * len(self.parts) + self.part)
 
     def _shared(self, k: int) -> Any:
         x = outside_value(self.interpreter, self.tree.shared[k])
@@ -442,7 +526,7 @@ class LoopRun:
         before_write, interpreter.before_write = interpreter.before_write, self.tape.before_write
         self.contents_before.clear()
         try:
-            named, values = self.step(*given)
+            named, values = self.step(self.functions[self.part], *given)
         except BaseException as error:
             recorder.stop("outlined_loop", f"the loop at {self.line}: a step has raised an error")
             originals = self.stopped.originals(stand_ins)
@@ -474,7 +558,7 @@ class LoopRun:
             self._add_path(outcome)
             self._take_back(outer, stand_ins, states, guarded)
         except (Refused, NoBody) as refusal:
-            recorder.stop("outlined_loop", f"the loop at {self.line}: {refusal}")
+            self.stop(str(refusal))
             return self.stopped.go_on(way, values, stand_ins)
         except Exception as error:
             stop_for_defect(recorder, error)
@@ -486,7 +570,7 @@ class LoopRun:
     @property
     def may_stay_outside(self) -> bool:
         """Whether the step that runs is a first one, which may stay outside of the node."""
-        return not self.made and self.first < _MOST_FIRST
+        return not self.made and self.first < _MOST_FIRST and not self.is_divided
 
     def carry(self, name: str, form: Any, keys: Sequence[Any]) -> None:
         """Have a variable hold what is in the slots with these keys."""
@@ -590,7 +674,7 @@ class LoopRun:
         if self.elements is not None:
             number, at = define(stand_ins[0], int(self.arrays[0])), self.elements.at
             given.append(self.of_program(lambda: at(number)))
-        for name in self.loop.live_ins:
+        for name in self.parts[self.part].live_ins:
             if name in self.carried:
                 form, slots = self.carried[name]
                 if type(form) is RowView:
@@ -598,7 +682,7 @@ class LoopRun:
                     self.kinds.given[name] = stand_ins[slots[0]]
                     continue
                 given.append(put_together(recorder, form, iter([self._given(k, stand_ins[k]) for k in slots])))
-            elif name in self.unbound and (k := self._slot_made(name)) is not None:
+            elif name in self.unbound - self.fixed.keys() and (k := self._slot_made(name)) is not None:
                 given.append(self._given(k, stand_ins[k]))
             else:
                 given.append(self.variables[name])
@@ -627,14 +711,11 @@ class LoopRun:
             return self.tree.shared_place(x[1], (interpreter.avals[x[1]], x[1] in interpreter.requires_grad))
 
         def insert() -> str:
-            return self.tree.insert(outcome.path, outcome.end, outside)
+            return self.tree.insert(outcome.path, outcome.end, outside, self.part)
 
         why = insert()
-        # Tensors may have become those of slots, or a nested loop is another one.  The paths of all steps are needed by the tape, and where
-        # items may be other objects.
-        lists = [*range(self.loop.items)]
-        needs_all = self.tree.has_gradients or self.tree.items_from_before(lists) or self.tree.holds_items(lists)
-        if why and self.restarts < _MOST_RESTARTS and not needs_all:
+        # Tensors may have become those of slots, or a nested loop is another one.
+        if why and self.restarts < _MOST_RESTARTS and not self._needs_all_paths() and not self.is_divided:
             self.restarts += 1
             self.tree.clear()
             why = insert()
@@ -650,11 +731,16 @@ class LoopRun:
             raise Refused("an item of a list that is more than joined is a variable, too")
         if self.is_nested and not all(map(self.tree.is_full, self.tree.columns)):
             raise Refused("some steps append to a list, or values decide how many steps do, in a loop in a loop")
-        _, graph, places = body_of(self.tree)
-        interpreter.path_nodes += len(graph.nodes)
-        if interpreter.path_nodes > _MOST_NODES:
-            raise Refused("there are too many paths, or they are too long")
-        self.body = graph, places, self.tree.carried()
+        if self.is_divided and self.tree.has_gradients:
+            raise Refused("a step in parts leaves a tensor that requires grad")
+        if not any(part.is_empty for part in self.tree.parts):
+            _, graph, places = body_of(self.tree)
+            interpreter.path_nodes += len(graph.nodes)
+            if interpreter.path_nodes > _MOST_NODES:
+                raise Refused("there are too many paths, or they are too long")
+            self.body = graph, places, self.tree.carried()
+        elif self.body is None:
+            self.body = ()
         self.walk.note_path()
         self.items.set_columns(self.tree)
         if self.tree.has_gradients:
@@ -703,7 +789,7 @@ class LoopRun:
             else:
                 self.arrays[k] = outcome.contents[k]
                 self.objects[k] = self._first_object() + first.setdefault(place, k) if self.tree.is_object(k) else -1
-        if self.trips is not None:
+        if self.trips is not None and outcome.end.way != PROCEEDS:
             self.arrays[0] = np.array(int(arrays[0]) + self.trips.step)
         copied, holding = dict(outcome.end.copies), self.tree.holding_copies()
         appended: list[list[tuple[np.ndarray[Any, Any], Any]]] = [[] for _ in outcome.items]
@@ -766,7 +852,11 @@ class LoopRun:
 
     # -- after a step
     def _after(self, way: int) -> tuple[int, Any] | None:
-        """What follows a step that has ended so: None for another one, or the result of the loop."""
+        """What follows a step that has ended so: None for another one, or for its next part, or the result of the loop."""
+        if way == PROCEEDS:
+            self.part += 1
+            return None
+        self.part = 0
         self.made += 1
         if way == CONTINUES and (self.trips is None or self._is_inside()):
             return None
@@ -860,9 +950,9 @@ class LoopRun:
         result of the loop."""
         interpreter, tree = self.interpreter, self.tree
         if not self.is_nested:
-            steps = sorted([end.steps for _, end in tree.all_paths()], reverse=True)
-            paths = f"{len(steps)} path{'s' * (len(steps) > 1)}, taken {', '.join(map(str, steps))} times"
-            interpreter.remarks.append(f"the loop at {self.line}: {self.made} steps in the recorded call, by {paths}")
+            texts = [_taken([end.steps for _, end in tree.paths_of(part)]) for part in range(len(tree.parts))]
+            paths = f"{len(texts)} parts, each by {'; '.join(texts)}" if self.is_divided else f"by {texts[0]}"
+            interpreter.remarks.append(f"the loop at {self.line}: {self.made} steps in the recorded call, {paths}")
         if tree.is_bounded:
             self.take(at[GO])
         if not tree.is_counted:

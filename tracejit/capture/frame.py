@@ -81,7 +81,7 @@ class CaptureFrame:
 
     __slots__ = ("_cells", "_globals", "_kept", "_loops", "_taking_any")
 
-    def __init__(self, names: dict[str, Any], cells: dict[str, Any], loops: Sequence[tuple[OutlinedLoop, Any]] = ()) -> None:
+    def __init__(self, names: dict[str, Any], cells: dict[str, Any], loops: Sequence[tuple[OutlinedLoop, Any, Any]] = ()) -> None:
         """names: the globals of the function.  cells: its free variables.  loops: its outlined loops, each with the function of its
         step."""
         self._loops = loops
@@ -556,9 +556,9 @@ class CaptureFrame:
     ) -> tuple[int, Any]:
         """Run the loop of this number.  The arguments and the result are those of `run_outlined_loop`."""
         recorder = active()
-        loop, step = self._loops[number]
+        loop, step, parts = self._loops[number]
         interpreter = None if recorder is None else recorder.interpreter
-        result = run_outlined_loop(interpreter, loop, step, pattern, header, values, lists)
+        result = run_outlined_loop(interpreter, loop, step, parts, pattern, header, values, lists)
         recorder = active()
         return result if recorder is None else recorder.mark_created(result)
 

@@ -70,6 +70,11 @@ class LoggedCalls:
         self._begin = 0
         self.positions: set[int] = set()
 
+    @property
+    def are_any(self) -> bool:
+        """Whether steps have made such calls."""
+        return bool(self._calls)
+
     def begin_step(self) -> None:
         """Note where the effects of a step begin."""
         effects = self._run.recorder.effects

@@ -8,14 +8,16 @@ whether a segment is on the path of the step.  Where a guard has one known outco
 outcome.  So the loop leaves where a step takes a path that nobody has seen, and the selected values are those of the path taken:
 what the others compute (NaN, infinity) reaches nothing.  Where its mask does not hold, a nested loop makes no step, and an operation
 that looks at positions, which may be out of range, looks at positions 0.  Another operation that may raise or leave by itself is
-possible only where all paths have it."""
+possible only where all paths have it.
+
+The parts of a step stand in a row: what one leaves, so selected, is what the next one is given."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import reduce
-from typing import Any
+from typing import Any, Final
 
 from tracejit.capture.loop_emission import saving_loop
 from tracejit.capture.loop_steps import LIVE_IN, SHARED, StepNode, StepValue, ValueKind, body_graph
@@ -35,7 +37,9 @@ from tracejit.capture.path_tree import (
     identity,
     item_place,
     requires_grad,
+    with_places,
 )  # fmt: skip
+from tracejit.capture.syntax.outlined_loops import PROCEEDS
 from tracejit.capture.syntax.pieces import CONTINUES
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import INTEGER, bool_, int64
@@ -44,6 +48,9 @@ from tracejit.ir.graph import Body, Graph, Literal, Node
 from tracejit.ir.loop import LOOP_OF_PATHS, WHILE_OF_PATHS
 
 __all__ = ["body_of", "nodes_to_run"]
+
+_GOES_ON: Final[StepValue] = ("goes on", 0)
+"""Whether the next part of a step follows."""
 
 
 def body_of(tree: PathTree) -> tuple[Op, Graph, list[StepValue]]:
@@ -71,12 +78,14 @@ class _Body:
         self.kinds.update({x: tree.kind_of(x) for x in tree.carried()})
         self.constants: dict[tuple[type, int], StepValue] = {}
         self.objects: dict[int, StepValue] = {}  # number among those that a step makes -> the place of the number
+        self.part = 0
+        self.given: dict[StepValue, StepValue] = {}  # by what the loop carries, what the parts before this one have left
 
     def graph(self) -> tuple[Op, Graph, list[StepValue]]:
         tree = self.tree
         carried = tree.carried()
         go = GO if tree.is_bounded else None
-        outcomes = self._segment(tree.root, go, [])
+        outcomes = self._parts(go)
         if tree.trips is not None:
             element: StepValue = (LIVE_IN, 0)
             following = self._add("add", NUMBER, element, Literal(tree.trips.step))
@@ -85,7 +94,7 @@ class _Body:
                 stop = Literal(tree.trips.stop) if type(tree.trips.stop) is int else tree.trips.stop
                 inside = self._add("lt" if tree.trips.step > 0 else "gt", TRUTH, following, stop)
                 outcomes[GO] = self._and(outcomes[GO], inside)
-        outcomes[BASE] = self._add("add", NUMBER, BASE, Literal(OBJECTS))
+        outcomes[BASE] = self._add("add", NUMBER, BASE, Literal(OBJECTS * len(tree.parts)))
         if go is not None:
             outcomes.update({x: self._and(go, outcomes[x]) if x == GO else self._select(go, outcomes[x], x) for x in carried})
         outputs = [self._own(outcomes[x]) for x in carried]
@@ -174,6 +183,39 @@ class _Body:
         return written
 
     # -- segments
+    def _parts(self, go: StepValue | None) -> dict[StepValue, StepValue]:
+        """Add the nodes of all parts.  go: whether the step is one of those that are made; None if all are.  Returns what `_segment` does
+        for the whole step."""
+        tree, mask = self.tree, go
+        outcomes: dict[StepValue, StepValue] = {}
+        for part, root in enumerate(tree.parts):
+            self.part, self.given = part, outcomes
+            if root.is_empty:  # no step has come here
+                if mask == go:
+                    raise NoBody("no step was made whole")
+                self._guard(self._not(mask), "")  # type: ignore[arg-type]
+                return outcomes
+            left = self._segment(root, mask, [])
+            goes_on = left.pop(_GOES_ON, None)
+            merged = dict(outcomes)
+            for x, place in left.items():
+                if x[0] in _OF_COLUMNS and tree.part_of(x[1]) != part:  # type: ignore[arg-type]
+                    merged.setdefault(x, place)
+                elif x[0] == HAS_ITEM:
+                    merged[x] = place if mask == go else self._and(mask, place)
+                elif x[0] in _OF_COLUMNS or not part or mask == go:
+                    merged[x] = place
+                else:
+                    merged[x] = self._select(mask, place, outcomes[x])  # type: ignore[arg-type]
+            outcomes = merged
+            if goes_on is not None and goes_on != self.constants.get((bool, 1)):
+                mask = self._and(mask, goes_on)
+        return outcomes
+
+    def _at(self, place: Any) -> Any:
+        """Where what a part is given stands, or what it computes."""
+        return self.given.get(place, place)
+
     def _segment(self, segment: Segment, mask: StepValue | None, before: Sequence[StepNode]) -> dict[StepValue, StepValue]:
         """Add the nodes of a segment and of all that follow.  mask: None where each step comes here.  before: the nodes of the path to
         it.  Returns, by what the loop carries, the place of what a step that comes here leaves; and for columns, the place of its
@@ -184,7 +226,8 @@ class _Body:
         if segment.end is not None:
             return self._outcome_of_path(segment.end, path)
         assert segment.decided is not None
-        cases = [(self._holds(segment.decided, expected), x) for expected, x in segment.following.items()]
+        decided = self._at(segment.decided)
+        cases = [(self._holds(decided, expected), x) for expected, x in segment.following.items()]
         if len(cases) == 2 and all(type(x.value) is bool for x in segment.following):
             (yes, one), (no, other) = cases
             outcomes = [self._segment(one, self._and(mask, yes), path), self._segment(other, self._and(mask, no), path)]
@@ -202,26 +245,30 @@ class _Body:
 
     def _outcome_of_path(self, end: PathEnd, path: Sequence[StepNode]) -> dict[StepValue, StepValue]:
         tree = self.tree
-        left: dict[StepValue, StepValue] = {(LIVE_IN, k): end.left.get(k, (LIVE_IN, k)) for k in range(len(tree.slots))}
+        own = [end.left.get(k, (LIVE_IN, k)) for k in range(len(tree.slots))]
+        left: dict[StepValue, StepValue] = {(LIVE_IN, k): self._at(place) for k, place in enumerate(own)}
+        way = CONTINUES if end.way == PROCEEDS else end.way
         if not tree.is_counted:
-            left[GO], left[WAY] = self._constant(bool, end.way == CONTINUES), self._constant(int, end.way)
+            left[GO], left[WAY] = self._constant(bool, way == CONTINUES), self._constant(int, way)
+        if self.part < len(tree.parts) - 1:
+            left[_GOES_ON] = self._constant(bool, end.way == PROCEEDS)
         first: dict[StepValue, int] = {}
-        for k in range(len(tree.slots)):
+        for k, place in enumerate(own):
             if tree.is_object(k):
-                place = left[LIVE_IN, k]
                 if place[0] == LIVE_IN:
-                    left[identity(k)] = identity(place[1])
+                    left[identity(k)] = self._at(identity(place[1]))
                 elif place[0] == SHARED:
                     left[identity(k)] = self._constant(int, tree.number_of(tree.shared[place[1]]))
                 else:
-                    left[identity(k)] = self._object(first.setdefault(place, k))
+                    left[identity(k)] = self._object(OBJECTS * self.part + first.setdefault(place, k))
         items: dict[Any, Any] = {}
         for k, j in tree.columns:
             has = k < len(end.items) and j < len(end.items[k])
-            items[item_place((k, j))], items[HAS_ITEM, (k, j)] = end.items[k][j] if has else None, self._constant(bool, has)
+            items[item_place((k, j))] = self._at(end.items[k][j]) if has else None
+            items[HAS_ITEM, (k, j)] = self._constant(bool, has)
         grad, changing = tree.grad_of_path(path), tree.changing_grad()
         for k in changing:
-            needs = grad(left[LIVE_IN, k])
+            needs = grad(own[k])
             if needs is True or (needs and not needs <= {*changing}):
                 left[requires_grad(k)] = self._constant(bool, 1)
             else:
@@ -237,6 +284,8 @@ class _Body:
 
     def node(self, node: StepNode, mask: StepValue | None) -> None:
         """Add a node of a segment."""
+        if self.given:
+            node = with_places(node, self._at)
         if isinstance(node, LoopNode):
             node = self._nested(node, mask)
         elif mask is not None and (node.node.may_exit or _looks_at_a_position(node)):
@@ -383,6 +432,9 @@ class _Body:
         requires_grad = self.kinds[one][1] or self.kinds[other][1]
         aval: Any = self.kinds[one][0]
         return self._add("phi" if requires_grad else "where", aval, case, one, other, requires_grad=requires_grad)
+
+
+_OF_COLUMNS: Final = (item_place((0, 0))[0], HAS_ITEM)
 
 
 def _requires_grad_at_times(node: LoopNode) -> str:

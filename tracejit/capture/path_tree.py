@@ -8,6 +8,9 @@ that takes any of the paths is built from the tree (path_body.py).
 gives.  Each slot of a tensor has a number beside it that says which object it is: one that the loop was given, or one that a step has
 made.  So what follows the loop knows whether two variables hold one object.
 
+A step may come in *parts* (syntax/step_parts.py): each has a tree of segments of its own, begins with what the part before has left in the
+slots, and is a step to all that asks for the paths of the tree.  So the paths join between two parts.
+
 A loop that gradients go through keeps what its steps save for a backward pass, and one whose steps append to lists keeps the items.  So
 it has room for so many steps: it is a node of a fixed number of steps, of which those after the last one leave what they find.  A list
 has a *column* for the first item that each step appends to it, one for the second, and so on.  Beside a column in which some steps
@@ -17,13 +20,14 @@ says whether they do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any, Final
 
 from tracejit.capture.loop_steps import LIVE_IN, LOCAL, SHARED, StepNode, StepValue, ValueKind
+from tracejit.capture.syntax.outlined_loops import PROCEEDS
 from tracejit.capture.syntax.pieces import CONTINUES, RETURNS
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import bool_, int64
@@ -33,7 +37,7 @@ from tracejit.tensor import Tensor
 
 __all__ = [
     "BASE", "GO", "HAS_ITEM", "MOST_PATHS", "NUMBER", "OBJECTS", "OF_SHARED", "TRUTH", "WAY", "LoopNode", "LoopRecord", "NoBody",
-    "PathEnd", "PathTree", "Segment", "Slot", "TripCount", "identity", "item_place", "requires_grad", "sources_on_path",
+    "PathEnd", "PathTree", "Segment", "Slot", "TripCount", "identity", "item_place", "requires_grad", "sources_on_path", "with_places",
 ]  # fmt: skip
 
 MOST_PATHS: Final = 64
@@ -100,7 +104,7 @@ class TripCount:
 
 @dataclass(slots=True)
 class PathEnd:
-    """How a path ends.  way: CONTINUES, BREAKS or RETURNS.  left: the place of what each slot holds then; a slot that is not there
+    """How a path ends.  way: one of WAYS, by its number.  left: the place of what each slot holds then; a slot that is not there
     holds what it held.  items: for each list, those that the path appends.  copies: what is a copy of a view of what is from before
     the step, each with the view.  steps: how many have taken it."""
 
@@ -131,6 +135,11 @@ class Segment:
     def is_open(self) -> bool:
         """Whether it is not known yet what follows."""
         return self.end is None and self.decided is None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing of it is known yet."""
+        return self.is_open and not self.nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +180,8 @@ class LoopNode(StepNode):
         """Whether both are runs of one loop from the same state; their paths may differ, and what steps have filled."""
         if not isinstance(other, LoopNode) or (self.tree.loop, self.tree.trips) != (other.tree.loop, other.tree.trips):
             return False
+        if len(self.tree.parts) != len(other.tree.parts):
+            return False
         if self.tree.trips is not None and type(self.tree.trips.stop) is tuple and self.tree.shared[0] != other.tree.shared[0]:
             return False
         common = self.starts.keys() & other.starts.keys()
@@ -202,7 +213,7 @@ class PathTree:
 
     loop: what tells it from other loops.  slots: see the module; `trips` that of the elements, whose slot is the first one.  shared:
     what all steps read, by the keys that its owner gives; a place (SHARED, k) is the k-th of them.  objects: those among them that
-    steps have put into slots, in the order of their numbers."""
+    steps have put into slots, in the order of their numbers.  parts: the first segments of the parts of a step."""
 
     def __init__(
         self,
@@ -228,7 +239,7 @@ class PathTree:
         self.shared: list[Any] = []
         self.shared_kinds: list[ValueKind] = []
         self.objects: list[Any] = []
-        self.root = Segment()
+        self.parts = [Segment()]
         self.kinds: dict[StepValue, ValueKind] = {}  # of local values
         self.paths = 0
         self.widths: list[int] = []  # for each list, the most items that a step appends to it
@@ -240,11 +251,12 @@ class PathTree:
         self._changing: list[int] | None = None  # see `changing_grad`
         self._has_items_with_grad = False
         self._assumed: list[dict[Any, bool]] = []  # see `assume_marks`
+        self._part_of_list: dict[int, int] = {}  # by lists that get items, the part of the step that appends them
 
     # -- paths
-    def insert(self, path: Sequence[StepNode], end: PathEnd, outside: Callable[[StepValue], StepValue]) -> str:
-        """Add a path, if it is new.  outside: the place in this tree of one of the path that no node of it computes.  Returns why the
-        tree cannot have it, for users; "" if it has it."""
+    def insert(self, path: Sequence[StepNode], end: PathEnd, outside: Callable[[StepValue], StepValue], part: int = 0) -> str:
+        """Add a path of a part, if it is new.  outside: the place in this tree of one of the path that no node of it computes.  Returns
+        why the tree cannot have it, for users; "" if it has it."""
         names: dict[StepValue, StepValue] = {}
 
         def place(x: StepValue) -> StepValue:
@@ -252,7 +264,7 @@ class PathTree:
                 names[x] = outside(x)
             return names.get(x, x)
 
-        segment, at, is_new = self.root, 0, self.root.is_open and not self.root.nodes
+        segment, at, is_new = self.parts[part], 0, self.parts[part].is_empty
         for node in path:
             if node.node.op.kind is Kind.GUARD:
                 decided, expected = place(node.operands[0]), node.node.attrs["expected"]
@@ -263,7 +275,7 @@ class PathTree:
                 is_new = expected not in segment.following
                 segment, at = segment.following.setdefault(expected, Segment()), 0
                 continue
-            renamed = self._marked(_with_places(node, place))
+            renamed = self._marked(with_places(node, place))
             if is_new:
                 segment.nodes.append(replace(renamed, outputs=self._local(renamed.kinds)))
             elif at == len(segment.nodes) or not self._takes(segment, at, renamed):
@@ -273,12 +285,14 @@ class PathTree:
             names.update(_same_outputs(node, segment.nodes[at]))
             at += 1
         end = end.at(place)
+        if any(items and self._part_of_list.setdefault(k, part) != part for k, items in enumerate(end.items)):
+            return "several parts of a step append to one list"
         if is_new:
             segment.end = end
             self.paths += 1
             counts = zip_longest(self.widths, map(len, end.items), fillvalue=0)
             self.widths = [max(width, count) for width, count in counts]
-            self.ends_early = self.ends_early or end.way != CONTINUES
+            self.ends_early = self.ends_early or end.way not in (CONTINUES, PROCEEDS)
             self._mark_slots()
             return "" if self.paths <= MOST_PATHS else f"its steps take more than {MOST_PATHS} paths"
         known = segment.end
@@ -401,7 +415,7 @@ class PathTree:
 
     def segments(self) -> Iterator[Segment]:
         """All segments, those before others first."""
-        waiting = [self.root]
+        waiting = [*self.parts]
         while waiting:
             segment = waiting.pop()
             yield segment
@@ -447,12 +461,14 @@ class PathTree:
             key = other.shared[x[1]]
             return of_start.get(key) or tree.shared_place(key, other.shared_kinds[x[1]])
 
-        return not any(tree.insert(path, end, outside) for path, end in other.all_paths())
+        paths = [(part, path, end) for part in range(len(other.parts)) for path, end in other.paths_of(part)]
+        return not any(tree.insert(path, end, outside, part) for part, path, end in paths)
 
-    def begin_with(self, slot: int, line: str) -> None:
-        """Have all paths so far begin with a guard: the number in a slot is 0, as it is at first (`initial`)."""
-        if not self.root.is_open or self.root.nodes:
-            self.root = Segment([], (LIVE_IN, slot), line, {Literal(0): self.root})
+    def begin_with(self, slot: int, line: str, parts: Iterable[int] = (0,)) -> None:
+        """Have all paths of these parts so far begin with a guard: the number in a slot is 0, as it is at first (`initial`)."""
+        for part in parts:
+            if not (root := self.parts[part]).is_empty:
+                self.parts[part] = Segment([], (LIVE_IN, slot), line, {Literal(0): root})
 
     def replace_place(self, old: StepValue, new: StepValue) -> None:
         """Have all paths read a value at another place."""
@@ -461,7 +477,7 @@ class PathTree:
             return new if x == old else x
 
         for segment in self.segments():
-            segment.nodes = [_with_places(node, place) for node in segment.nodes]
+            segment.nodes = [with_places(node, place) for node in segment.nodes]
             segment.decided = place(segment.decided)
             if segment.end is not None:
                 left = {k: place(x) for k, x in segment.end.left.items()}
@@ -480,17 +496,24 @@ class PathTree:
         other.shared, other.shared_kinds, other.slots = list(map(place, self.shared)), [*self.shared_kinds], [*self.slots]
         return other
 
-    def clear(self) -> None:
-        """Forget all paths, and what they share, but for how many items they append: steps have appended them."""
+    def clear(self, parts: int = 0) -> None:
+        """Forget all paths, and what they share, but for how many items they append: steps have appended them.  parts: how many a step
+        has from now on; 0: as many as before."""
         self._forgotten = [*self._forgotten, *[[*map(len, end.items)] for _, end in self.all_paths()]]
-        self.root, self.kinds, self.paths, self.ends_early = Segment(), {}, 0, False
+        self.parts = [Segment() for _ in range(parts or len(self.parts))]
+        self.kinds, self.paths, self.ends_early, self._part_of_list = {}, 0, False, {}
         self._changing, self._has_items_with_grad = None, False
         kept = 1 if self.trips is not None and type(self.trips.stop) is tuple else 0  # the number that ends the loop comes first
         del self.shared[kept:], self.shared_kinds[kept:]
 
     def all_paths(self) -> Iterator[tuple[list[StepNode], PathEnd]]:
-        """The paths, each with its guards."""
-        waiting: list[tuple[Segment, list[StepNode]]] = [(self.root, [])]
+        """The paths of all parts, each with its guards."""
+        for part in range(len(self.parts)):
+            yield from self.paths_of(part)
+
+    def paths_of(self, part: int) -> Iterator[tuple[list[StepNode], PathEnd]]:
+        """The same of one part."""
+        waiting: list[tuple[Segment, list[StepNode]]] = [(self.parts[part], [])]
         while waiting:
             segment, before = waiting.pop()
             path = [*before, *segment.nodes]
@@ -515,8 +538,14 @@ class PathTree:
     def is_full(self, column: tuple[int, int]) -> bool:
         """Whether each step of the node has an item in a column."""
         k, j = column
-        counts = [*self._forgotten, *[[*map(len, end.items)] for _, end in self.all_paths()]]
-        return self.is_counted and all(k < len(x) and j < x[k] for x in counts)
+        part = self._part_of_list.get(k, 0)
+        counts = [*self._forgotten, *[[*map(len, end.items)] for _, end in self.paths_of(part)]]
+        is_reached = all(end.way == PROCEEDS for before in range(part) for _, end in self.paths_of(before))
+        return self.is_counted and is_reached and all(k < len(x) and j < x[k] for x in counts)
+
+    def part_of(self, column: tuple[int, int]) -> int:
+        """The part of the step that appends the items of a column."""
+        return self._part_of_list.get(column[0], 0)
 
     def holds_items(self, lists: Collection[int]) -> list[int]:
         """The slots that are read after the loop and may hold items of these lists then."""
@@ -630,7 +659,7 @@ def sources_on_path(path: Sequence[StepNode], grad: Callable[[StepValue], Any]) 
     return found
 
 
-def _with_places(node: StepNode, place: Callable[[StepValue], StepValue]) -> StepNode:
+def with_places(node: StepNode, place: Callable[[StepValue], StepValue]) -> StepNode:
     """A node with other places of its operands."""
     operands = tuple([place(x) if type(x) is tuple else x for x in node.operands])
     if not isinstance(node, LoopNode):

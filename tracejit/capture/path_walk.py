@@ -16,6 +16,7 @@ import numpy as np
 from tracejit.capture.loop_steps import LIVE_IN, LOCAL, SHARED, StepValue
 from tracejit.capture.path_body import nodes_to_run
 from tracejit.capture.path_tree import PathEnd, PathTree, Segment
+from tracejit.capture.syntax.outlined_loops import PROCEEDS
 from tracejit.core.dtypes import DType
 from tracejit.ir.graph import Literal
 from tracejit.ir.interpreter import NodeFailed
@@ -76,10 +77,14 @@ class PathWalk:
             needs = [(k, grad(end.left.get(k, (LIVE_IN, k)))) for k in changing]
             self._grads[id(end)] = [(k, x if not isinstance(x, frozenset) or x <= {*changing} else True) for k, x in needs]
 
-    def step(self, arrays: Sequence[Any], objects: Sequence[int], grads: Sequence[bool], first: int) -> StepResult | None:
-        """Make a step; None where no path serves it.  arrays, objects, grads: see StepResult.  first: the number of the first object that
-        it makes.  To be called where floating-point warnings are off."""
-        values, segment = _Values(self._shared, arrays), self._tree.root
+    def step(
+        self, arrays: Sequence[Any], objects: Sequence[int], grads: Sequence[bool], first: int, part: int = 0
+    ) -> StepResult | None:
+        """Make a part of a step; None where no path serves it.  arrays, objects, grads: see StepResult.  first: the number of the first
+        object that it makes.  To be called where floating-point warnings are off."""
+        values, segment = _Values(self._shared, arrays), self._tree.parts[part]
+        if segment.is_empty:
+            return None
         try:
             while segment.end is None:
                 self._nodes(segment)(values)
@@ -108,7 +113,7 @@ class PathWalk:
         places = [end.left.get(k, (LIVE_IN, k)) for k in range(len(tree.slots))]
         copies = dict(end.copies)
         arrays = [_own(values, copies.get(x, x), slot.aval.dtype) for x, slot in zip(places, tree.slots, strict=True)]
-        if tree.trips is not None:
+        if tree.trips is not None and end.way != PROCEEDS:
             arrays[0] = np.array(int(values[LIVE_IN, 0]) + tree.trips.step)
         made: dict[StepValue, int] = {}  # places of objects that the step has made, with the first slots that hold them
         for k, x in enumerate(places):

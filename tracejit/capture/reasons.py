@@ -132,6 +132,10 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "steps of {}",
         "See docs/branching-loops.md for what steps may do, or compile the function of one step",
     ),
+    "divided_step": (
+        "steps of {}, where each runs in parts",
+        "Nothing: the next call is recorded with whole steps",
+    ),
     "branching_loop": (
         "{}",
         "No later call would take the path that was recorded: compile the function of one step, and leave the loop to Python",

@@ -29,6 +29,7 @@ from tracejit.core.dtypes import FROM_NUMPY, bool_, float64, int64
 from tracejit.core.op import REGISTRY, Kind
 from tracejit.ir.graph import Graph, Node
 from tracejit.ops.movement.copies import clone
+from tracejit.ops.movement.views import select
 from tracejit.passes.functionalise import functionalise
 from tracejit.tensor import Tensor
 
@@ -247,7 +248,8 @@ def describe_path(
         if any((x if x._base is None else x._base) is y for y in run.states.values()):
             raise Refused("a step leaves a tensor that it writes to, or a view of it, in a variable")
     # Steps that read the last item of a list guard its length before (syntax/grown_lists.py): they never read what is not there.
-    unbound = {("variable", name) for name in run.unbound if not name.startswith(OUTLINED)}
+    # Nor does a part of a step what the parts before have not assigned to (OutlinedLoop.passed).
+    unbound = {("variable", name) for name in run.unbound - run.loop.passed if not name.startswith(OUTLINED)}
     if any(x[0] == LIVE_IN and slots[x[1]].key in unbound for a in path.nodes for x in a.operands if type(x) is tuple):
         raise Refused("a step reads a variable that has no value before the loop")
     places = iter(path.items)
@@ -298,7 +300,7 @@ def _left_in_slots(
         run.template = form
         left += [(slot_of(("return", n), x), x) for n, x in enumerate(leaves)]
     else:
-        names = run.loop.live_outs
+        names = run.live_outs
         variables.update(zip(names, values, strict=False))
         rows += values[len(names) :]
     for name, x in variables.items():
@@ -321,7 +323,7 @@ def _left_in_slots(
         elif form is not None and type(x) is not tuple:
             left.append((slot_of(("variable", name), x), x))
         elif type(x) in _PRIMITIVE and name not in run.carried and x is not UNBOUND:
-            run.fixed[name] = x
+            run.fixed[name] = run.variables[name] = x
         elif x is UNBOUND and name in run.unbound:
             continue
         elif name in run.carried:
@@ -444,11 +446,14 @@ class _Path:
             root: Any = x
             while root in views:
                 root = views[root]
-            if not is_alone or x not in views or root[0] != SHARED or root[1] in self._interpreter.numbers:
+            if not is_alone or x not in views or root[0] == LOCAL:
                 continue
-            if self._run.gathered.is_row(self._interpreter.defined[root[1]]):
+            if root[0] == LIVE_IN and (root[1] in self._run.states or not self._run.is_divided):
                 continue
-            self._run.viewed.append(self._interpreter.defined[root[1]])
+            if root[0] == SHARED:
+                if root[1] in self._interpreter.numbers or self._run.gathered.is_row(self._interpreter.defined[root[1]]):
+                    continue
+                self._run.viewed.append(self._interpreter.defined[root[1]])
             places[k] = (LOCAL, next(fresh))
             copies.append((places[k], x))
             node = Node(clone, (), (), (), "")
@@ -613,6 +618,8 @@ class _Path:
             kinds = tuple([(pure.avals[v], v in pure.requires_grad) for v in node.outputs])
             before = known.get(outs)
             if before is not None and before.node.op is node.op and outs:
+                if before.position is not None and node.op is select:  # which is no part of its operands (StepNode)
+                    operands = (operands[0], None, *operands[2:])
                 self.nodes.append(replace(before, operands=operands, kinds=kinds))
             else:
                 is_written = bool(outs and self.written)

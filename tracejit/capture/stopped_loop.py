@@ -14,6 +14,7 @@ from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.python_steps import elements_without_end, run_steps
 from tracejit.capture.step_paths import put_together
 from tracejit.capture.syntax.loops import UNBOUND
+from tracejit.capture.syntax.outlined_loops import PROCEEDS, WAYS
 from tracejit.capture.syntax.pieces import RETURNS
 from tracejit.tensor import Tensor
 
@@ -31,7 +32,7 @@ class StoppedLoop:
 
     def refuse(self, why: str, way: int | None) -> tuple[int, Any]:
         """Stop the recording, and make the remaining steps in Python.  way: how the last step has ended; None before the first."""
-        self._run.recorder.stop("outlined_loop", f"the loop at {self._run.line}: {why}")
+        self._run.stop(why)
         return self.steps_in_python(self.remaining(first=True)) if way is None else (way, self.plain_result(way))
 
     def refuse_elements(self, elements: Iterator[Any], why: str) -> tuple[int, Any]:
@@ -48,9 +49,34 @@ class StoppedLoop:
         items = self._run.items.plain(known)
         for name in self._run.places.keys() & self._run.carried.keys() if done is None else ():
             self._run.places[name].put(variables[name])
-        return self._run.of_program(  # type: ignore[no-any-return]
-            lambda: run_steps(self._run.loop, self._run.function, elements, variables, done, items)
-        )
+
+        def run() -> tuple[int, Any]:
+            loop, whole = self._run.loop, done
+            if self._run.is_divided and (done is not None or self._run.part):
+                whole = self._rest_of_step(elements, variables, done)
+            return run_steps(loop, self._run.function, elements, variables, whole, items)
+
+        return self._run.of_program(run)  # type: ignore[no-any-return]
+
+    def _rest_of_step(self, elements: Iterator[Any], variables: dict[str, Any], done: tuple[int, Any] | None) -> tuple[int, Any]:
+        """Make the parts of a step in Python that are still to be made.  elements: this one's too, if no part of it has just run.  done:
+        what that has returned.  Returns what the whole step does."""
+        run = self._run
+        element = next(elements if done is None else self.remaining(done=False))
+        part, (way, values) = (run.part, (PROCEEDS, ())) if done is None else (run.part + 1, done)
+        columns: list[list[Any]] = [[] for _ in range(run.loop.items)]
+        left: Sequence[str] = () if done is None else run.live_outs
+        while way != RETURNS:
+            variables.update(zip(left, values, strict=False))
+            for column, more in zip(columns, values[len(left) :], strict=False):
+                column.extend(more)
+            if way != PROCEEDS:
+                return way, (*[variables[name] for name in run.loop.live_outs], *columns)
+            left = run.parts[part].live_outs
+            given = [variables[name] for name in run.parts[part].live_ins]
+            named, values = run.functions[part](*([element] if run.loop.has_elements else []), *given)
+            way, part = WAYS.index(named), part + 1
+        return way, values
 
     def go_on(self, way: int, values: Any, stand_ins: Sequence[Tensor]) -> tuple[int, Any]:
         """Make the remaining steps in Python, after one that has ended so."""
@@ -64,7 +90,7 @@ class StoppedLoop:
                 self.original(container, originals, seen)
         values = self.original(values, originals, seen)
         if way != RETURNS:
-            left = len(self._run.loop.live_outs)
+            left = len(self._run.live_outs)
             appended = values[left : left + self._run.loop.items]
             plain_items = [x if x is UNBOUND else tuple(map(plain, x)) for x in appended]
             values = (*values[:left], *plain_items, *values[left + self._run.loop.items :])
@@ -134,9 +160,10 @@ class StoppedLoop:
                 result[name] = put_together(None, form, iter([self._run.value_of_slot(k, known) for k in slots]))
             else:
                 result[name] = self._run.recorder.stands_for(plain(x))
-        for k, slot in enumerate(self._run.tree.slots[: len(self._run.arrays)] if self._run.made else ()):
-            if slot.key[0] == "variable" and len(slot.key) == 2:  # of a variable that each step assigns to
-                result.setdefault(str(slot.key[1]), self._run.value_of_slot(k, known))
+        for k, slot in enumerate(self._run.tree.slots[: len(self._run.arrays)] if self._run.made or self._run.part else ()):
+            name = str(slot.key[1]) if slot.key[0] == "variable" and len(slot.key) == 2 else ""  # that each step assigns to
+            if name and result.get(name, UNBOUND) is UNBOUND:
+                result[name] = self._run.value_of_slot(k, known)
         return result
 
     def plain_result(self, way: int) -> Any:

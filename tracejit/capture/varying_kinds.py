@@ -83,7 +83,9 @@ class VaryingKinds:
         """The kind that a variable had so far which gets another one; none if each step assigns a row to it.  None if it gets no other
         kind, or one that cannot be carried."""
         run = self._run
-        if run.is_nested or name in run.places or name in run.unbound or (run.may_stay_outside and type(form) is not RowView):
+        if run.is_nested or name in run.places or (run.may_stay_outside and type(form) is not RowView):
+            return None
+        if name in run.unbound - run.loop.passed:
             return None
         by_key = {slot.key: slot for slot in run.tree.slots}
         before: tuple[Any, list[Any]]
@@ -106,7 +108,9 @@ class VaryingKinds:
         guards: list[StepNode] = []
         for name in [*self._kinds][self._guarded :]:
             slot = self._slot(name)
-            run.tree.begin_with(slot, run.line)
+            run.tree.begin_with(slot, run.line, [k for k in range(len(run.parts)) if self._concerns(name, k)])
+            if not self._concerns(name, run.part):
+                continue
             node = Node(REGISTRY["guard"], (), (("expected", Literal(0)),), (), run.line)
             guards.insert(0, StepNode(node, ((LIVE_IN, slot),), node.attributes, True, (), ()))
         self._guarded = len(self._kinds)
@@ -115,8 +119,14 @@ class VaryingKinds:
     def take(self, stand_ins: list[Tensor]) -> None:
         """Guard of which kinds the variables are that a step is given."""
         self.given = {}
-        for name in reversed([*self._kinds]):
+        for name in [x for x in reversed([*self._kinds]) if self._concerns(x, self._run.part)]:
             self._run.take(stand_ins[self._slot(name)])
+
+    def _concerns(self, name: str, part: int) -> bool:
+        """Whether a part of the step is given a variable, or a place, or leaves one: its paths depend on the kind, or leave it as it is."""
+        run = self._run
+        own = run.parts[part]
+        return not run.is_divided or name in run.places or name in own.live_ins or name in own.live_outs
 
     def views_given(self) -> dict[int, Tensor]:
         """The views that the step which has run last was given rows of, by the ids of these."""

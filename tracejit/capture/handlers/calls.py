@@ -364,7 +364,10 @@ class CallHandlers(Handlers):
         except NotConvertible as error:
             recorder.stop(error.code, error.detail)
             return function
-        frame = CellType(CaptureFrame(function.__globals__, cells, [(loop, recorder.mark_created(step)) for loop, step in loops]))
+        for _, step, parts_of_step in loops:
+            for part in (step, *parts_of_step):
+                recorder.mark_created(part)
+        frame = CellType(CaptureFrame(function.__globals__, cells, loops))
         closure = tuple(frame if name == CAPTURE else cells[name] for name in code.co_freevars)
         converted = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
         converted.__kwdefaults__ = function.__kwdefaults__
@@ -374,20 +377,21 @@ class CallHandlers(Handlers):
 
     def _converted(
         self, function: FunctionType, cells: dict[str, Any]
-    ) -> tuple[CodeType, list[tuple[OutlinedLoop, FunctionType]]]:
-        """(the instrumented code of a function, its outlined loops, each with the function of its step)."""
+    ) -> tuple[CodeType, list[tuple[OutlinedLoop, FunctionType, list[FunctionType]]]]:
+        """(the instrumented code of a function, its outlined loops, each with the function of its step, and those of its parts)."""
         code, names = function.__code__, function.__globals__
         lines = self.branching_lines.get(code)
         outlined = None if lines is None else convert_outlined(code, lines, names)
         if lines is None or outlined is None:
             return convert(code, names), []
-        steps = []
-        for loop in outlined.loops:
-            step = FunctionType(loop.code, names, function.__name__, None, tuple([cells[x] for x in loop.code.co_freevars]))
+
+        def made(part: CodeType) -> FunctionType:
+            step = FunctionType(part, names, function.__name__, None, tuple([cells[x] for x in part.co_freevars]))
             step.__qualname__, step.__module__ = function.__qualname__, function.__module__
-            self.branching_lines[loop.code] = lines
-            steps.append((loop, step))
-        return outlined.code, steps
+            self.branching_lines[part] = lines
+            return step
+
+        return outlined.code, [(loop, made(loop.code), [made(part.code) for part in loop.parts]) for loop in outlined.loops]
 
     def _guard_function(self, function: FunctionType) -> None:
         """Guard the code and the defaults of an outside function; note where its closure cells are."""

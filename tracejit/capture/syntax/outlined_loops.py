@@ -19,6 +19,9 @@ of its body; where it does not hold, and the loop has an `else`, the step ends i
 append to is no variable of the step (grown_lists.py): the step returns a tuple of the items that it appends, and all items are put into
 the list after the loop.  Nor is one whose items they store to (stored_lists.py).
 
+A step that branches several times has a path for each combination of outcomes.  So it is there in *parts*, too (step_parts.py):
+functions that run one after another.
+
 A step of a loop in a `try` returns the error that it raises, and what its variables hold then, UNBOUND for those that it has not
 assigned to.  The variables get these values where the loop was, and the error is raised there again.
 
@@ -58,21 +61,22 @@ from tracejit.capture.syntax.pieces import (
     set_location,
 )
 from tracejit.capture.syntax.scopes import bound_names, names_stored_by
+from tracejit.capture.syntax.step_parts import divided, with_element
 from tracejit.capture.syntax.stored_lists import LOOKING, StoredList, stored_lists
 from tracejit.capture.syntax.tree_walk import walk
 from tracejit.core.weak_table import WeakTable
 
 __all__ = [
-    "ENDS", "NO_STEP", "RAISES", "STRICT_ZIP", "WAYS", "WHILE", "OutlinedFunction", "OutlinedLoop", "convert_outlined",
-    "function_of_step", "is_step", "may_be_outlined",
+    "ENDS", "NO_STEP", "PROCEEDS", "RAISES", "STRICT_ZIP", "WAYS", "WHILE", "OutlinedFunction", "OutlinedLoop", "StepPart",
+    "convert_outlined", "function_of_step", "is_step", "may_be_outlined",
 ]  # fmt: skip
 
 ENDS, RAISES = 3, 4
 """How a step has ended where the condition of a `while` loop does not hold, and where it has raised an error; and see pieces.py."""
-WAYS: Final = ("continues", "breaks", "returns", "ends", "raises")
+NO_STEP, PROCEEDS = 5, 6
+"""How a loop has ended that had no step; and how a part of a step has ended that its next part follows."""
+WAYS: Final = ("continues", "breaks", "returns", "ends", "raises", "no step", "proceeds")
 """What a step returns for the ways in which it ends: texts, which are part of a path, and no numbers that it computes."""
-NO_STEP: Final = 5
-"""How a loop has ended that had no step."""
 WHILE: Final = "while"
 """The pattern of a `while` loop, which has no header."""
 STRICT_ZIP: Final = "strict zip"
@@ -87,6 +91,18 @@ _SUSPENDING: Final = (ast.Yield, ast.YieldFrom, ast.Await)
 
 
 @dataclass(frozen=True, slots=True)
+class StepPart:
+    """A step, or a part of it.
+
+    code: a function of the element (if the loop has elements) and of the variables `live_ins`; it returns what OutlinedLoop says, with
+    `live_outs`, and PROCEEDS where the next part follows."""
+
+    code: CodeType
+    live_ins: tuple[str, ...]
+    live_outs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class OutlinedLoop:
     """A loop and its step.
 
@@ -96,7 +112,8 @@ class OutlinedLoop:
     read after the loop, too.  only_in_place: those that steps only change by `+=` and the like: a tensor stays the same object.
     has_elements: whether it is a `for` loop.  is_watched: whether it is in a `try`, or in a `with` that may
     swallow errors.  branches: whether it is around one of the lines; other loops in steps are outlined in case that values decide how
-    many steps they have.  line: of its header."""
+    many steps they have.  line: of its header.  parts: those of the step, if it branches several times.  passed: the live-in variables of
+    these that are none of the step: parts assign to them before others read them."""
 
     code: CodeType
     live_ins: tuple[str, ...]
@@ -109,6 +126,8 @@ class OutlinedLoop:
     is_watched: bool
     branches: bool
     line: int
+    parts: tuple[StepPart, ...] = ()
+    passed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +216,7 @@ class _Loop:
         self.unbound: list[str] = []  # live-in variables that may have no value
         self.is_watched = False
         self.stored: list[StoredList] = []
+        self.first: list[ast.stmt] = []  # of the step, before what the body of the loop does
 
     def outlined(self, number: int) -> OutlinedLoop | None:
         """The loop as the `number`-th one of the function, whose statement is replaced; None, and nothing is changed, if that is
@@ -223,7 +243,8 @@ class _Loop:
             given = [name for name in given if name != _ELEMENT]
             own = {_ELEMENT, *items, *[x.name for x in self.stored]}
             left = [name for name in left if name not in own]
-            step = self._step(body, given, left, [*items.values()])
+            step = self._step(body, given, left, [*items.values()], self.unbound)
+            parts = self._parts(outliner, body, left, [*items.values()], {*given})
         except (NoPiece, NotConvertible):
             loop.body = before[0]
             if isinstance(loop, ast.For):
@@ -246,6 +267,8 @@ class _Loop:
             self.is_watched,
             self.branches,
             loop.lineno,
+            parts,
+            frozenset([name for part in parts for name in part.live_ins]) - {*given},
         )
 
     def _returns_through_finally(self) -> bool:
@@ -259,6 +282,7 @@ class _Loop:
         loop = self.loop
         first = [assigned(x.items, ast.Tuple([], ast.Load()), loop.body[0]) for x in lists]
         first += [x.begin_step(loop.body[0]) for x in self.stored]
+        self.first = first
         body = copy.deepcopy(loop.body)
         body += [x.end_step(loop.body[-1]) for x in self.stored]
         if isinstance(loop, ast.For):
@@ -306,23 +330,54 @@ class _Loop:
         visit(self.node, frozenset())
         return names
 
-    def _step(self, body: Sequence[ast.stmt], given: Sequence[str], left: Sequence[str], items: Sequence[str]) -> CodeType:
-        """The code of the step.  Raises NotConvertible."""
+    def _parts(
+        self, outliner: Outliner, body: Sequence[ast.stmt], left: Sequence[str], items: Sequence[str], given: set[str]
+    ) -> tuple[StepPart, ...]:
+        """The parts of the step; none if it branches once at most, or cannot be divided.  given, left: the live-in and the live-out
+        variables of the step.  Raises NotConvertible."""
+        if self.is_watched or self.stored:
+            return ()
+        begins = len(self.first) + isinstance(self.loop, ast.For)
+        element = body[len(self.first) : begins]
+        parts = with_element(divided(body[begins:], self.names), element)
+        flows = [outliner.exposed_and_assigned(part) for part in parts]
+        result: list[StepPart] = []
+        for k, (part, (exposed, surely)) in enumerate(zip(parts, flows, strict=True)):
+            read_later = {*left}.union(*[later for later, _ in flows[k + 1 :]])
+            live_outs = sorted((names_stored_by(part) & read_later) - {*items})
+            live_ins = sorted((exposed | ({*live_outs} - surely)) - {_ELEMENT, *items})
+            unbound = [x for x in live_ins if x in self.unbound or x not in given]
+            way = PROCEEDS if k < len(parts) - 1 else CONTINUES
+            code = self._step([*self.first, *part], live_ins, live_outs, items, unbound, way)
+            result.append(StepPart(code, tuple(live_ins), tuple(live_outs)))
+        return tuple(result) if len(parts) > 1 else ()
+
+    def _step(
+        self,
+        body: Sequence[ast.stmt],
+        given: Sequence[str],
+        left: Sequence[str],
+        items: Sequence[str],
+        unbound: Sequence[str],
+        way: int = CONTINUES,
+    ) -> CodeType:
+        """The code of the step, or of a part of it that ends in this way if in no other.  unbound: those of `given` that may have no value.
+        Raises NotConvertible."""
         loop = self.loop
         assert isinstance(self.node, ast.FunctionDef)
         own = {x.carried: x.items for x in self.stored}  # where the step ends in the middle, too
         values = ast.Tuple([own.get(x, ast.Name(x, ast.Load())) for x in (*left, *items)], ast.Load())
-        rewriter = _StepRewriter(values, [_marked_unbound(x) for x in self.unbound if x in left], WAYS)
-        ended: list[ast.stmt] = [*rewriter.body(copy.deepcopy(body)), *rewriter.exit(CONTINUES)]
+        rewriter = _StepRewriter(values, [_marked_unbound(x) for x in unbound if x in left], WAYS)
+        ended: list[ast.stmt] = [*rewriter.body(copy.deepcopy([*body])), *rewriter.exit(way)]
         if self.is_watched:
             with_error = ast.Tuple([*values.elts, ast.Name(_ERROR, ast.Load())], ast.Load())
             raised = ExitRewriter(with_error, list(map(_marked_unbound, (*left, *items))), WAYS).exit(RAISES)
             ended = [ast.Try(ended, [ast.ExceptHandler(ast.Name("BaseException", ast.Load()), _ERROR, raised)], [], [])]
-        ended = [*[_unbound_again(x) for x in self.unbound], *ended]
+        ended = [*[_unbound_again(x) for x in unbound], *ended]
         taken = [*([_ELEMENT] if isinstance(loop, ast.For) else []), *given]
         arguments = ast.arguments([], [ast.arg(x) for x in taken], None, [], [], None, [])
         function = ast.FunctionDef(self.node.name, arguments, ended, [], None)
-        set_location(function, body[0])
+        set_location(function, body[0])  # a part begins where its first statement is
         located = Located(function, self.located.class_name, self.located.flags)
         code = compiled_as(self.code, copy.deepcopy(located))
         declare(code, located)

@@ -332,13 +332,10 @@ class Outliner:
             raise NoPiece
         if {*_captured(body, self.consuming)} & names_stored_by(self.node.body):  # a nested function would see another variable
             raise NoPiece
-        flow = _DefiniteAssignment(self.local)
-        end = flow.after(body, frozenset())
-        ends = [*flow.exits, *([end] if end is not None else [])]
-        surely = frozenset.intersection(*ends) if ends else frozenset(stored)
+        exposed, surely = self.exposed_and_assigned(body)
         elsewhere = self._read_elsewhere(body) if read_later is None else read_later
-        kept = sorted(name for name in stored & self.local if name in elsewhere or name in flow.exposed)
-        given = sorted(flow.exposed | {name for name in kept if name not in surely})
+        kept = sorted(name for name in stored & self.local if name in elsewhere or name in exposed)
+        given = sorted(exposed | {name for name in kept if name not in surely})
         before = _before(self.node, body[0], self.local)
         if before is None or not self.deleted.isdisjoint((*given, *kept)):
             raise NoPiece
@@ -348,6 +345,13 @@ class Outliner:
         if not (read & self.local).issubset(stored | {*given}):
             raise NoPiece  # in the piece it would be a global name
         return given, kept, [name for name in given if name not in before]
+
+    def exposed_and_assigned(self, body: Sequence[ast.stmt]) -> tuple[set[str], frozenset[str]]:
+        """(local names that statements in a row may read before they assign to them, those to which they assign wherever they end)."""
+        flow = _DefiniteAssignment(self.local)
+        end = flow.after(body, frozenset())
+        ends = [*flow.exits, *([end] if end is not None else [])]
+        return flow.exposed, frozenset.intersection(*ends) if ends else frozenset(names_stored_by(body))
 
     def _read_elsewhere(self, body: Sequence[ast.stmt]) -> set[str]:
         """The names that code of the function outside of these statements may read."""
