@@ -435,7 +435,32 @@ def test_gradients_through_a_loop_of_several_branches_are_those_of_eager_mode() 
                 x = x + 0.1 * w
         return T.autograd.grad(x.sum(), w)[0], x.detach()
 
-    agrees(program, lambda k: (normal(k, 3), normal(k + 50, 3).requires_grad_(), 30), calls=14, recordings=10)
+    compiled = agrees(program, lambda k: (normal(k, 3), normal(k + 50, 3).requires_grad_(), 30), calls=14, recordings=3)
+    assert counts_of_paths(compiled) and not compiled.reasons, compiled.explain()
+
+
+def test_a_recording_that_stops_in_the_middle_of_a_step_goes_on_with_the_tape_of_the_parts_before() -> None:
+    def program(x: Any, w: Any, n: int) -> Any:
+        kept = []
+        for t in range(n):
+            y = (x * w + 0.1 * T.randn(3)).tanh()
+            if y[0] > 0:
+                y = y * w
+            if y[1] > 0:
+                x = y - 0.1 * x
+                kept.append(y.sum())
+            if t == 25:
+                T.autograd.grad(y.sum(), w, retain_graph=True)
+                last = [y * w]
+            if y[2] > 0:
+                x = x + 0.1 * w * y
+        return T.autograd.grad((x.sum() + last[0].sum() + T.stack(kept).sum()), w)[0], len(kept)
+
+    compiled = outlined(program)
+    for k in range(6):
+        given = normal(k, 3), normal(k + 50, 3).requires_grad_(), 30
+        assert_equal(outcome(program, given, k), outcome(compiled, given, k))
+    assert compiled.reasons
 
 
 def test_a_loop_that_was_divided_once_is_divided_from_its_first_steps_in_later_recordings() -> None:

@@ -325,7 +325,7 @@ def growing_loop(m: Maker) -> None:
 
 def loop_of_several_branches(m: Maker) -> None:
     """A loop whose steps branch several times, one time after another, and hand on what they have found."""
-    x = m.tensor(lambda t: t.dtype.is_floating_point and 0 < t.numel() < 9 and not t.requires_grad)
+    x = m.tensor(lambda t: t.dtype.is_floating_point and 0 < t.numel() < 9)
     if x is None:
         return
     state, speed, count, flag, word, kept, i = [m.name(k) for k in "vvvvvci"]

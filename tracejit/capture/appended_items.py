@@ -41,11 +41,11 @@ class AppendedItems:
         self.before: list[list[Any]] = [[] for _ in range(run.loop.items)]
         self.steps: list[list[list[tuple[np.ndarray[Any, Any], Any]]]] = []
         self._run = run
-        self._columns: list[tuple[int, bool]] = []  # (list, whether each step has an item)
+        self._columns: list[tuple[int, bool, int]] = []  # (list, whether each step has an item, the part that appends it)
 
     def set_columns(self, tree: PathTree) -> None:
         """Note which columns the body of a tree gives."""
-        self._columns = [(column[0], tree.is_full(column)) for column in tree.columns]
+        self._columns = [(column[0], tree.is_full(column), tree.part_of(column)) for column in tree.columns]
 
     def note_step(self, items: Sequence[list[tuple[np.ndarray[Any, Any], Any]]]) -> None:
         """Note what a step has appended to the first lists, or its part; nothing to the others."""
@@ -58,10 +58,10 @@ class AppendedItems:
         for column, more in zip(step, appended, strict=False):
             column += more
 
-    def of_step(self, outputs: Sequence[Tensor]) -> list[list[Tensor]]:
-        """The items of a step, for each list of the program, of what the body gives for columns as tensors."""
+    def of_step(self, outputs: Sequence[Tensor], parts: int) -> list[list[Tensor]]:
+        """The items of the first parts of a step, for each list of the program, of what the body gives for columns as tensors."""
         found: list[list[Tensor]] = [[] for _ in self.before]
-        for k, item, has in self._split(outputs):
+        for k, item, has in self._split(outputs, parts):
             if k < len(found) and (has is None or bool(has._array)):
                 found[k].append(item)
         return found
@@ -69,7 +69,7 @@ class AppendedItems:
     def rows(self, tree: PathTree, room: int) -> list[Tensor]:
         """What a node with room for so many steps gives for columns."""
         result = []
-        for (k, j), (_, is_full) in zip(tree.columns, self._columns, strict=True):
+        for (k, j), (_, is_full, _) in zip(tree.columns, self._columns, strict=True):
             aval, _ = tree.item_kinds[k]
             has = np.zeros(room, bool)
             items = np.zeros((room, *aval.shape), aval.dtype.numpy)
@@ -99,7 +99,7 @@ class AppendedItems:
         """By lists that get items, the rows of all columns, in the order of the items, and which of these are items; None if all are.
         rows: see `lists`."""
         parts: dict[int, list[tuple[Tensor, Tensor | None]]] = {}
-        for k, items, has in self._split(rows):
+        for k, items, has in self._split(rows, len(self._run.parts)):
             parts.setdefault(k, []).append((items, has))
         return {k: part[0] if len(part) == 1 else _interleaved(part) for k, part in parts.items()}
 
@@ -122,7 +122,7 @@ class AppendedItems:
     def plain(self, known: dict[int, Tensor]) -> list[list[Any]]:
         """The items so far, where the recording has stopped.  known: objects, by their numbers, to which these are added."""
         run = self._run
-        if any(any(x) for x in self.steps) and run.tree.has_gradients and run.body is not None and run.body[0].requires_grad:
+        if any(any(x) for x in self.steps) and run.tree.has_gradients and run.tape.is_needed:
             found: list[list[Any]] = run.tape.items()
         else:
             found = [[wrap(x) for step in self.steps for x, _ in step[k]] for k in range(len(self.before))]
@@ -139,10 +139,10 @@ class AppendedItems:
             for k, (before, more) in enumerate(zip(self.before, found, strict=True))
         ]
 
-    def _split(self, outputs: Sequence[Any]) -> Iterator[tuple[int, Any, Any]]:
-        """(list, what there is of a column, which steps have an item: None where all have) for each column."""
+    def _split(self, outputs: Sequence[Any], parts: int) -> Iterator[tuple[int, Any, Any]]:
+        """(list, what there is of a column, which steps have an item: None where all have) for each column of the first parts."""
         remaining = iter(outputs)
-        for k, is_full in self._columns:
+        for k, is_full in [column[:2] for column in self._columns if column[2] < parts]:
             yield k, next(remaining), None if is_full else next(remaining)
 
     def _stacked(self, k: int, rows: Tensor, inside: Tensor | None, held: tuple[tuple[int, Tensor], ...]) -> list[StackedItems]:

@@ -42,7 +42,7 @@ from tracejit.capture.handlers.symbols import is_symbolic
 from tracejit.capture.logged_calls import LoggedCalls
 from tracejit.capture.loop_emission import LoopResults, emit_loop, room_for
 from tracejit.capture.loop_steps import LIVE_IN, SHARED, RecordingPoint, StepValue, outside_value
-from tracejit.capture.path_body import body_of
+from tracejit.capture.path_body import body_of, first_parts
 from tracejit.capture.path_tree import (
     BASE,
     GO,
@@ -298,14 +298,7 @@ class LoopRun:
         compute and draw."""
         is_known = _divided.get(self.loop.code)
         many = self.tree.paths > _MOST_WHOLE or (is_known and (self.made or self.is_nested))
-        if (
-            self.is_divided
-            or not self.loop.parts
-            or is_known is False
-            or not many
-            or self._needs_all_paths()
-            or self.calls.are_any
-        ):
+        if self.is_divided or not self.loop.parts or is_known is False or not many or self.calls.are_any:
             return
         _divided[self.loop.code] = True
         if self.made:
@@ -324,12 +317,6 @@ class LoopRun:
         self.variables = dict(self.variables_before)
         self.items.steps.clear()
         self._fill_slots()
-
-    def _needs_all_paths(self) -> bool:
-        """Whether the paths of all steps so far are needed: by the tape, or where items may be other objects."""
-        lists = [*range(self.loop.items)]
-        tree = self.tree
-        return bool(tree.has_gradients or tree.items_from_before(lists) or tree.holds_items(lists))
 
     def stop(self, why: str) -> None:
         """Stop the recording, since the loop cannot be a node."""
@@ -714,8 +701,11 @@ class LoopRun:
             return self.tree.insert(outcome.path, outcome.end, outside, self.part)
 
         why = insert()
-        # Tensors may have become those of slots, or a nested loop is another one.
-        if why and self.restarts < _MOST_RESTARTS and not self._needs_all_paths() and not self.is_divided:
+        # Tensors may have become those of slots, or a nested loop is another one.  The paths of all steps are needed by the tape, and where
+        # items may be other objects.
+        lists = [*range(self.loop.items)]
+        needs_all = self.tree.has_gradients or self.tree.items_from_before(lists) or self.tree.holds_items(lists)
+        if why and self.restarts < _MOST_RESTARTS and not needs_all and not self.is_divided:
             self.restarts += 1
             self.tree.clear()
             why = insert()
@@ -731,20 +721,23 @@ class LoopRun:
             raise Refused("an item of a list that is more than joined is a variable, too")
         if self.is_nested and not all(map(self.tree.is_full, self.tree.columns)):
             raise Refused("some steps append to a list, or values decide how many steps do, in a loop in a loop")
-        if self.is_divided and self.tree.has_gradients:
-            raise Refused("a step in parts leaves a tensor that requires grad")
         if not any(part.is_empty for part in self.tree.parts):
             _, graph, places = body_of(self.tree)
             interpreter.path_nodes += len(graph.nodes)
             if interpreter.path_nodes > _MOST_NODES:
                 raise Refused("there are too many paths, or they are too long")
             self.body = graph, places, self.tree.carried()
-        elif self.body is None:
-            self.body = ()
+        else:
+            first_parts(self.tree, next(k for k, part in enumerate(self.tree.parts) if part.is_empty))
+            self.body = self.body or ()
         self.walk.note_path()
         self.items.set_columns(self.tree)
         if self.tree.has_gradients:
             self.outside.update({v: outside_value(interpreter, v) for v in self.tree.shared if v not in self.outside})
+
+    def whole_body(self) -> tuple[Graph, list[StepValue], list[StepValue]]:
+        """(the graph of a step, the places of its inputs, what it carries).  Raises NoBody."""
+        return self.body or (*body_of(self.tree)[1:], self.tree.carried())
 
     def _take_back(
         self, outer: RecordingPoint, stand_ins: Sequence[Tensor], states: dict[int, int], guarded: frozenset[Any]

@@ -47,7 +47,7 @@ from tracejit.core.op import REGISTRY, Kind, Op
 from tracejit.ir.graph import Body, Graph, Literal, Node
 from tracejit.ir.loop import LOOP_OF_PATHS, WHILE_OF_PATHS
 
-__all__ = ["body_of", "nodes_to_run"]
+__all__ = ["body_of", "first_parts", "nodes_to_run"]
 
 _GOES_ON: Final[StepValue] = ("goes on", 0)
 """Whether the next part of a step follows."""
@@ -57,6 +57,12 @@ def body_of(tree: PathTree) -> tuple[Op, Graph, list[StepValue]]:
     """(the operation of the loop, the body, the places of its inputs).  The body gives what `PathTree.carried` says, then columns.
     Raises NoBody."""
     return _Body(tree).graph()
+
+
+def first_parts(tree: PathTree, parts: int) -> tuple[Graph, list[StepValue]]:
+    """(the graph of the first parts of a step, the places of its inputs).  It gives what the body does, but for columns of later parts.
+    Raises NoBody."""
+    return _Body(tree).graph_of_parts(parts)
 
 
 def nodes_to_run(tree: PathTree, segment: Segment) -> list[StepNode]:
@@ -85,7 +91,7 @@ class _Body:
         tree = self.tree
         carried = tree.carried()
         go = GO if tree.is_bounded else None
-        outcomes = self._parts(go)
+        outcomes = self._parts(tree.parts, go)
         if tree.trips is not None:
             element: StepValue = (LIVE_IN, 0)
             following = self._add("add", NUMBER, element, Literal(tree.trips.step))
@@ -97,16 +103,32 @@ class _Body:
         outcomes[BASE] = self._add("add", NUMBER, BASE, Literal(OBJECTS * len(tree.parts)))
         if go is not None:
             outcomes.update({x: self._and(go, outcomes[x]) if x == GO else self._select(go, outcomes[x], x) for x in carried})
-        outputs = [self._own(outcomes[x]) for x in carried]
-        for column in tree.columns:
-            outputs += self._column(column, outcomes, go)
-        shared = [(SHARED, k) for k in range(len(tree.shared))]
-        graph, places = body_graph(self.nodes, [*carried, *shared], outputs, self.kinds, kept=carried)
+        graph, places = self._with_outputs(outcomes, go, tree.columns)
         if not tree.has_gradients:
             graph = replace(graph, requires_grad=frozenset())
         else:
             self._check_gradients()
         return LOOP_OF_PATHS if tree.is_bounded or tree.is_counted else WHILE_OF_PATHS, graph, places
+
+    def graph_of_parts(self, parts: int) -> tuple[Graph, list[StepValue]]:
+        """See `first_parts`."""
+        go = GO if self.tree.is_bounded else None
+        outcomes = self._parts(self.tree.parts[:parts], go)
+        if self.tree.has_gradients:
+            self._check_gradients()
+        columns = [column for column in self.tree.columns if self.tree.part_of(column) < parts]
+        return self._with_outputs({x: outcomes.get(x, x) for x in (*self.tree.carried(), *outcomes)}, go, columns)
+
+    def _with_outputs(
+        self, outcomes: Mapping[Any, Any], go: StepValue | None, columns: Sequence[tuple[int, int]]
+    ) -> tuple[Graph, list[StepValue]]:
+        tree = self.tree
+        carried = tree.carried()
+        outputs = [self._own(outcomes[x]) for x in carried]
+        for column in columns:
+            outputs += self._column(column, outcomes, go)
+        shared = [(SHARED, k) for k in range(len(tree.shared))]
+        return body_graph(self.nodes, [*carried, *shared], outputs, self.kinds, kept=carried)
 
     def _column(self, column: tuple[int, int], outcomes: Mapping[Any, Any], go: StepValue | None) -> list[StepValue]:
         """The item that a step has in a column, zeros if it has none; and a bool that says whether it has one, if that is not always so.
@@ -183,12 +205,12 @@ class _Body:
         return written
 
     # -- segments
-    def _parts(self, go: StepValue | None) -> dict[StepValue, StepValue]:
-        """Add the nodes of all parts.  go: whether the step is one of those that are made; None if all are.  Returns what `_segment` does
-        for the whole step."""
+    def _parts(self, parts: Sequence[Segment], go: StepValue | None) -> dict[StepValue, StepValue]:
+        """Add the nodes of the first parts, or of all.  go: whether the step is one of those that are made; None if all are.  Returns what
+        `_segment` does for the parts together."""
         tree, mask = self.tree, go
         outcomes: dict[StepValue, StepValue] = {}
-        for part, root in enumerate(tree.parts):
+        for part, root in enumerate(parts):
             self.part, self.given = part, outcomes
             if root.is_empty:  # no step has come here
                 if mask == go:
@@ -272,7 +294,7 @@ class _Body:
             if needs is True or (needs and not needs <= {*changing}):
                 left[requires_grad(k)] = self._constant(bool, 1)
             else:
-                places = [requires_grad(j) for j in sorted(needs or ())]
+                places = [self._at(requires_grad(j)) for j in sorted(needs or ())]
                 left[requires_grad(k)] = reduce(self._or, places) if places else self._constant(bool, 0)
         return left | items
 

@@ -404,14 +404,46 @@ class PathTree:
     def made_of(self) -> set[tuple[StepValue, StepValue]]:
         """Pairs of results: the second one, a slot or the items for a list, is made in some step of the first one, a slot."""
         found: set[tuple[StepValue, StepValue]] = set()
-        for path, end in self.all_paths():
-            results = [((LIVE_IN, k), x) for k, x in self.results(end)]
-            items = [(item_place((n, j)), x) for n, column in enumerate(end.items) for j, x in enumerate(column)]
-            sources = sources_on_path(path, self.grad_of_path(path))
-            found.update(
-                [(k, j) for j, x in (*results, *items) for k, y in results if k != j and (x == y or y in sources.get(x, ()))]
-            )
+        before: dict[
+            StepValue, set[StepValue]
+        ] = {}  # by slots, and items: the slots of which the parts so far may have made them
+        for part in range(len(self.parts)):
+            after: dict[StepValue, set[StepValue]] = {}
+            for path, end in self.paths_of(part):
+                made = self._made_on_path(path, end, before)
+                for x, slots in made.items():
+                    after.setdefault(x, set()).update(slots)
+                if end.way != PROCEEDS:
+                    results = {(LIVE_IN, k) for k, _ in self.results(end)}
+                    found.update(
+                        [(k, x) for x, slots in made.items() if x[0] != LIVE_IN or x in results for k in slots & results]
+                    )
+            before = after
         return found
+
+    def _made_on_path(
+        self, path: Sequence[StepNode], end: PathEnd, before: Mapping[StepValue, Collection[StepValue]]
+    ) -> dict[StepValue, set[StepValue]]:
+        """By slots whose tensors require grad, and items, of which of these slots they are made after a path.  before: the same before
+        it."""
+        slots: list[StepValue] = [(LIVE_IN, k) for k, slot in enumerate(self.slots) if slot.requires_grad]
+        left = {x: end.left.get(x[1], x) for x in slots}
+        holding: dict[StepValue, set[StepValue]] = {}  # by places, the slots that hold what is there after the path
+        for x, place in left.items():
+            holding.setdefault(place, set()).add(x)
+        sources = sources_on_path(path, self.grad_of_path(path))
+
+        def slots_of(places: Iterable[StepValue]) -> set[StepValue]:
+            return {x for place in places for x in holding.get(place, ())}
+
+        def made_of(place: StepValue) -> set[StepValue]:
+            read = {place, *sources.get(place, ())}
+            return slots_of(read) | slots_of([x for y in read for x in before.get(y, ())])
+
+        made = {x: made_of(place) - {x} for x, place in left.items()}
+        made.update({x: slots_of(known) for x, known in before.items() if x not in left})
+        items = [(item_place((n, j)), x) for n, column in enumerate(end.items) for j, x in enumerate(column)]
+        return made | {x: made_of(place) for x, place in items}
 
     def segments(self) -> Iterator[Segment]:
         """All segments, those before others first."""
@@ -554,11 +586,13 @@ class PathTree:
             found = {
                 k
                 for _, end in self.all_paths()
-                for k, x in end.left.items()
-                if (x[0] == LIVE_IN and x[1] in holding) or any(x in end.items[n] for n in lists if n < len(end.items))
+                for k in range(len(self.slots))
+                if ((x := end.left.get(k, (LIVE_IN, k)))[0] == LIVE_IN and x[1] in holding)
+                or any(x in end.items[n] for n in lists if n < len(end.items))
             }
             if found <= holding:
-                return [k for k in sorted(holding) if self.slots[k].key[0] == "return" or self.slots[k].key[1] in self.read_after]
+                keys = {k: self.slots[k].key for k in sorted(holding)}
+                return [k for k, key in keys.items() if key[0] == "return" or (len(key) > 1 and key[1] in self.read_after)]
             holding |= found
 
     def holding_copies(self) -> set[int]:
