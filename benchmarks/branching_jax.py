@@ -269,6 +269,23 @@ def _balls(height: Any, speed: Any, dt: Any, steps: int) -> Any:
     return lax.fori_loop(0, steps, step, (height, speed, 0))
 
 
+@functools.partial(jax.jit, static_argnums=5)
+def _box(x: Any, y: Any, u: Any, v: Any, dt: Any, steps: int) -> Any:
+    def step(_: Any, state: Any) -> Any:
+        x, y, u, v, hits = state
+        v = v - dt
+        x, y = x + u * dt, y + v * dt
+        for wall, is_beyond in ((0.0, jnp.less), (2.0, jnp.greater)):
+            beyond = is_beyond(x, 0.5 * wall)
+            x, u, hits = jnp.where(beyond, wall - x, x), jnp.where(beyond, -0.9 * u, u), hits + beyond
+        for wall, is_beyond in ((0.0, jnp.less), (2.0, jnp.greater)):
+            beyond = is_beyond(y, 0.5 * wall)
+            y, v, hits = jnp.where(beyond, wall - y, y), jnp.where(beyond, -0.95 * v, v), hits + beyond
+        return x, y, u, v, hits
+
+    return lax.fori_loop(0, steps, step, (x, y, u, v, 0))
+
+
 @jax.jit
 def _events(y: Any, parameters: Any, end: Any, tolerance: Any) -> Any:
     """Derivatives forwards, since JAX has none backwards through a loop of unknown length; there are two parameters."""
@@ -459,6 +476,7 @@ SIDES: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("dopri_5", "dopri_50", "dopri_500"), _dopri),
     "ball": _ball,
     "balls_100": _balls,
+    "box": _box,
     "rejection": _rejection,
     "newton": _newton,
     "hopfield": _hopfield,

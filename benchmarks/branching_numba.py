@@ -292,6 +292,23 @@ def _balls(heights: Any, speeds: Any, dt: float, steps: int) -> Any:
 
 
 @njit
+def _box(x: Any, y: Any, u: Any, v: Any, dt: float, steps: int) -> Any:
+    hits, h, kept, higher = 0, _f(dt), _f(-0.9), _f(-0.95)
+    for _ in range(steps):
+        v = v - h
+        x, y = x + u * h, y + v * h
+        if x < 0:
+            x, u, hits = -x, kept * u, hits + 1
+        if x > 1:
+            x, u, hits = _f(2.0) - x, kept * u, hits + 1
+        if y < 0:
+            y, v, hits = -y, higher * v, hits + 1
+        if y > 1:
+            y, v, hits = _f(2.0) - y, higher * v, hits + 1
+    return x, y, u, v, hits
+
+
+@njit
 def _fall(y: Any, drag: Any, tangents: Any, slope: Any, slope_tangents: Any) -> None:
     """The slope of a falling ball, and its derivatives by drag and by what a bounce keeps."""
     speed = y[1]
@@ -581,6 +598,7 @@ SIDES: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("dopri_5", "dopri_50", "dopri_500"), _dopri),
     "ball": _ball,
     "balls_100": _balls,
+    "box": _box,
     "rejection": _rejection,
     "newton": _newton,
     "hopfield": _hopfield,

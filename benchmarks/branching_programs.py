@@ -339,6 +339,26 @@ def _balls(xp: Any, transform: Transform) -> Function:
     return bounce
 
 
+def _box(xp: Any, transform: Transform) -> Function:
+    @transform
+    def fly(x: Any, y: Any, u: Any, v: Any, dt: float, steps: int) -> Any:
+        hits = 0
+        for _ in range(steps):
+            v = v - dt
+            x, y = x + u * dt, y + v * dt
+            if x < 0:
+                x, u, hits = -x, -0.9 * u, hits + 1
+            if x > 1:
+                x, u, hits = 2.0 - x, -0.9 * u, hits + 1
+            if y < 0:
+                y, v, hits = -y, -0.95 * v, hits + 1
+            if y > 1:
+                y, v, hits = 2.0 - y, -0.95 * v, hits + 1
+        return x, y, u, v, hits
+
+    return fly
+
+
 def _events(xp: Any, transform: Transform) -> Function:
     """The gradient of where a ball ends, by its drag and by what a bounce leaves of its speed, through all adaptive steps and
     bounces."""
@@ -609,6 +629,11 @@ def _flat(call: int) -> tuple[Any, ...]:
     return *_parameters(), *tree_tensors(_tree(np.random.default_rng(call), 16))
 
 
+def _shot(call: int) -> tuple[Any, ...]:
+    x, y, u, v = np.float32(0.1 + 0.02 * (call % 20)), np.float32(0.5), np.float32(1.7), np.float32(1.1 + 0.03 * (call % 7))
+    return x, y, u, v, 0.02, 1000
+
+
 def _thrown(call: int) -> tuple[Any, ...]:
     return np.array([1.0 + 0.01 * (call % 20), 0.0], np.float32), np.array([0.05, 0.8], np.float32), 3.0, 1e-3
 
@@ -640,6 +665,7 @@ PROGRAMS = (
         _balls,
         lambda call: (_uniform(call, 1.0, 2.0, 100), np.zeros(100, np.float32), 0.01, 1000),
     ),
+    Program("box", "1,000 steps of a ball in a box of four walls", _box, _shot),
     Program("rejection", "300 numbers by rejection", _rejection, lambda call: (300,), True),
     Program("newton", "a line search in each step, from 20 positions", _newton, lambda call: (_uniform(call, -1.5, 1.5, 20, 2),)),
     Program("hopfield", "64 units, one after the other, until none changes", _hopfield, _memory),

@@ -81,7 +81,24 @@ def with_exits(x: Any, n: int) -> Any:
     return found
 
 
-@pytest.mark.parametrize("program", [counts, chains, bandit, in_a_nested_loop, filled, with_exits], ids=lambda f: f.__name__)
+def thompson(x: Any, n: int) -> Any:
+    """Steps that go over lists which they store to."""
+    wins, losses, shares = [1.0] * 2, [1.0] * 2, 0.0
+    for _ in range(n):
+        scores = T.tensor([w / (w + v) for w, v in zip(wins, losses, strict=True)]) + 0.1 * T.randn(2)
+        arm = int(scores.argmax())
+        for w in wins:
+            shares += w
+        if T.rand(()) < 0.3 + 0.4 * arm:
+            wins[arm] += 1
+        else:
+            losses[arm] += sum(wins) / sum([2 * w for w in reversed(wins)])
+    return wins, losses, shares
+
+
+@pytest.mark.parametrize(
+    "program", [counts, chains, bandit, in_a_nested_loop, filled, with_exits, thompson], ids=lambda f: f.__name__
+)
 def test_a_list_of_a_fixed_length_is_carried_by_one_node(program: Any) -> None:
     compiled = outlined(program)
     for k in range(40):
@@ -133,6 +150,9 @@ def test_a_list_that_something_else_may_reach_is_a_variable_of_the_step(before: 
         "c[0] = x; g(c)",
         "c[0] = x; d = max(c, [1])",
         "c[0] = x; it = enumerate(c)",
+        "c[0] = x; d = [*c]",
+        "c[0] = x; d = [y for y in g(c)]",
+        "c[0] = x; d = list(zip(c, c))",
         "c[0] = x; d = max(c, key=g)",
     ],
 )

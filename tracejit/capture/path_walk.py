@@ -60,6 +60,8 @@ class PathWalk:
         self._ready: dict[int, tuple[Segment, list[Any], NodeRun]] = {}  # by ids of segments: the nodes that are made ready
         self._grads: dict[int, list[tuple[int, frozenset[int] | bool]]] = {}  # by ids of ends; see `_require_grad`
         self._holding_copies: set[int] = set()  # slots, whose arrays are the views
+        self._changes: dict[int, tuple[PathEnd, _Changes]] = {}  # by ids of ends
+        self._marked: list[bool] = []  # for each slot, whether it may require grad
 
     def note_path(self) -> None:
         """Note that the tree has another path."""
@@ -70,6 +72,7 @@ class PathWalk:
             if k in segments and len(known[1]) == len(segments[k].nodes) and all(map(_is, known[1], segments[k].nodes))
         }
         self._holding_copies = tree.holding_copies()
+        self._changes, self._marked = {}, [slot.requires_grad for slot in tree.slots]
         changing = tree.changing_grad()
         self._grads = {}
         for path, end in tree.all_paths() if changing else ():
@@ -110,36 +113,57 @@ class PathWalk:
     def _result(self, end: PathEnd, values: _Values, objects: Sequence[int], grads: Sequence[bool], first: int) -> StepResult:
         tree = self._tree
         end.steps += 1
-        places = [end.left.get(k, (LIVE_IN, k)) for k in range(len(tree.slots))]
-        copies = dict(end.copies)
-        arrays = [_own(values, copies.get(x, x), slot.aval.dtype) for x, slot in zip(places, tree.slots, strict=True)]
+        known = self._changes.get(id(end))
+        if known is None:
+            known = self._changes[id(end)] = end, _Changes(tree, end)
+        changes = known[1]
+        arrays = [values[LIVE_IN, k] for k in range(len(tree.slots))]
+        for k, place, dtype in changes.arrays:
+            arrays[k] = _own(values, place, dtype)
         if tree.trips is not None and end.way != PROCEEDS:
-            arrays[0] = np.array(int(values[LIVE_IN, 0]) + tree.trips.step)
-        made: dict[StepValue, int] = {}  # places of objects that the step has made, with the first slots that hold them
-        for k, x in enumerate(places):
-            if tree.is_object(k) and x[0] == LOCAL:
-                made.setdefault(x, k)
-
-        def number(place: StepValue) -> int:
-            if place[0] == LIVE_IN:
-                return objects[place[1]]
-            if place[0] == SHARED:
-                return tree.number_of(tree.shared[place[1]])
-            return first + made[place] if place in made else -1
-
-        numbers = [number(x) if tree.is_object(k) else -1 for k, x in enumerate(places)]
-        require = [slot.requires_grad for slot in tree.slots]
+            arrays[0] = np.array(int(arrays[0]) + tree.trips.step)
+        numbers = [*objects]
+        for k, place in changes.objects:
+            numbers[k] = changes.number(place, objects, first)
+        require = [*self._marked]
         for k, needs in self._grads.get(id(end), ()):
             require[k] = any(grads[j] for j in needs) if isinstance(needs, frozenset) else needs
 
         def item(k: int, x: StepValue) -> tuple[Any, Any]:
             aval, holds = tree.item_kinds[k]
-            is_view = x in copies or (x[0] == LIVE_IN and x[1] in self._holding_copies)
-            known: Any = wrap(values[copies.get(x, x)]) if is_view else number(x) if holds is Tensor else -1
-            return _own(values, x, aval.dtype), known
+            copied = changes.copies.get(x, x)
+            is_view = copied is not x or (x[0] == LIVE_IN and x[1] in self._holding_copies)
+            number: Any = changes.number(x, objects, first) if holds is Tensor else -1
+            return _own(values, x, aval.dtype), wrap(values[copied]) if is_view else number
 
         items = [[item(k, x) for x in column] for k, column in enumerate(end.items)]
         return StepResult(end.way, arrays, numbers, require, items)
+
+
+class _Changes:
+    """What a path leaves otherwise than it was.
+
+    arrays: slots that hold something else, each with the place of that, or of the view that it is a copy of, and its dtype.  objects: those
+    of tensors, with the place.  copies: of views, each with the view."""
+
+    def __init__(self, tree: PathTree, end: PathEnd) -> None:
+        left = sorted([(k, x) for k, x in end.left.items() if x != (LIVE_IN, k)])
+        self.copies = dict(end.copies)
+        self.arrays = [(k, self.copies.get(x, x), tree.slots[k].aval.dtype) for k, x in left]
+        self.objects = [(k, x) for k, x in left if tree.is_object(k)]
+        self._tree = tree
+        self._made: dict[StepValue, int] = {}  # places of objects that the step makes, with the first slots that hold them
+        for k, x in self.objects:
+            if x[0] == LOCAL:
+                self._made.setdefault(x, k)
+
+    def number(self, place: StepValue, objects: Sequence[int], first: int) -> int:
+        """The number of the object at a place; -1 of one that no slot holds."""
+        if place[0] == LIVE_IN:
+            return objects[place[1]]
+        if place[0] == SHARED:
+            return self._tree.number_of(self._tree.shared[place[1]])
+        return first + self._made[place] if place in self._made else -1
 
 
 def _own(values: _Values, place: StepValue, dtype: DType) -> Any:

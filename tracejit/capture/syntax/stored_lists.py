@@ -9,7 +9,7 @@
                                               counts[:] = carried
 
 That is so for a list that the function has made before the loop, that nothing else can reach in the loop, and with which steps do
-nothing but read and store items, and ask for its length or largest item.  Each position that steps store to is a path
+nothing but read and store items, go over them, and ask for its length, sum or largest item.  Each position that steps store to is a path
 of its own: where that is the element of a loop, the list stays a variable that steps cannot carry on."""
 
 from __future__ import annotations
@@ -62,8 +62,12 @@ class StoredList:
         return statement
 
 
-LOOKING: Final = ("len", "max", "min", "any", "all", "int")
-"""Builtin functions by whose names lists are looked at, of one argument, or made."""
+_COPYING: Final = ("len", "max", "min", "any", "all", "sum", "sorted", "list", "tuple", "set")
+"""Builtin functions that look at a list, their only argument, or at what a generator gives, and keep neither."""
+_ITERATING: Final = ("zip", "enumerate", "reversed")
+"""Builtin functions whose results keep a list while something goes over them."""
+LOOKING: Final = (*_COPYING, *_ITERATING, "int")
+"""The names by which lists are looked at, or made."""
 _METHODS: Final = ("index", "count")
 
 
@@ -96,13 +100,31 @@ def _only_looks(name: str, parts: Sequence[ast.AST], looking: Collection[str], i
                 ctx, ast.Del
             ):
                 known += found == name
-            case ast.Call(ast.Name(function), [ast.Name(found)], []) if function in looking:
+            case ast.Call(ast.Name(function), [ast.Name(found)], []) if function in looking and function in _COPYING:
                 known += found == name
+            case ast.Call(ast.Name(function), [ast.GeneratorExp(_, generators)], _) if (
+                function in looking and function in _COPYING
+            ):
+                known += sum(_times_gone_over(name, part.iter, looking) for part in generators)
+            case ast.ListComp(_, generators) | ast.SetComp(_, generators) | ast.DictComp(_, _, generators):
+                known += sum(_times_gone_over(name, part.iter, looking) for part in generators)
+            case ast.For(_, iterable):
+                known += _times_gone_over(name, iterable, looking)
             case ast.Call(ast.Attribute(ast.Name(found), method)) if method in _METHODS:
                 known += found == name
         growth = list_growth(x) if is_made else None
         known += growth.uses if growth is not None and growth.name == name else 0
     return known == sum(len(name_uses(name, x)) for x in parts)
+
+
+def _times_gone_over(name: str, iterable: ast.expr, looking: Collection[str]) -> int:
+    """How often what a loop or comprehension goes over is a list of this name: `name`, `zip(name, others)`, `enumerate(name)`."""
+    match iterable:
+        case ast.Name(found):
+            return int(found == name)
+        case ast.Call(ast.Name(function), arguments) if function in looking and function in _ITERATING:
+            return sum(_times_gone_over(name, x, looking) for x in arguments)
+    return 0
 
 
 def _new_lists(node: FunctionNode, statement: ast.AST, bound: Collection[str]) -> Iterator[str]:
