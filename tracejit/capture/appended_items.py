@@ -33,30 +33,29 @@ _SPARSE = 4
 
 
 class AppendedItems:
-    """The items of one run, by lists.  before: those of steps that stay outside of the node.  steps: for each step of the node, its
-    items, each with the number of the object that it is (path_tree.py), or a tensor on its memory where it is a view of what is from
-    before the loop; -1 of one that nothing else holds."""
+    """The items of one run, by lists.  before: those of steps that stay outside of the node.  steps: for each step of the node, and each
+    part of it, the items, each with the number of the object that it is (path_tree.py), or a tensor on its memory where it is a view of
+    what is from before the loop; -1 of one that nothing else holds."""
 
     def __init__(self, run: LoopRun) -> None:
         self.before: list[list[Any]] = [[] for _ in range(run.loop.items)]
-        self.steps: list[list[list[tuple[np.ndarray[Any, Any], Any]]]] = []
+        self.steps: list[list[list[list[tuple[np.ndarray[Any, Any], Any]]]]] = []
         self._run = run
         self._columns: list[tuple[int, bool, int]] = []  # (list, whether each step has an item, the part that appends it)
 
     def set_columns(self, tree: PathTree) -> None:
         """Note which columns the body of a tree gives."""
-        self._columns = [(column[0], tree.is_full(column), tree.part_of(column)) for column in tree.columns]
+        self._columns = [(column[0], tree.is_full(column), column[1]) for column in tree.columns]
 
     def note_step(self, items: Sequence[list[tuple[np.ndarray[Any, Any], Any]]]) -> None:
         """Note what a step has appended to the first lists, or its part; nothing to the others."""
-        appended = [*items, *[[] for _ in self.before[len(items) :]]]
         if not self._run.part:
-            self.steps.append(appended)
-            return
-        step = self.steps[-1]
-        step += [[] for _ in appended[len(step) :]]
-        for column, more in zip(step, appended, strict=False):
-            column += more
+            self.steps.append([])
+        self.steps[-1].append([*items, *[[] for _ in self.before[len(items) :]]])
+
+    def _of_list(self, k: int) -> list[tuple[np.ndarray[Any, Any], Any]]:
+        """The items of all steps for a list of the program."""
+        return [item for step in self.steps for part in step for item in part[k]]
 
     def of_step(self, outputs: Sequence[Tensor], parts: int) -> list[list[Tensor]]:
         """The items of the first parts of a step, for each list of the program, of what the body gives for columns as tensors."""
@@ -69,11 +68,12 @@ class AppendedItems:
     def rows(self, tree: PathTree, room: int) -> list[Tensor]:
         """What a node with room for so many steps gives for columns."""
         result = []
-        for (k, j), (_, is_full, _) in zip(tree.columns, self._columns, strict=True):
+        for (k, part, j), (_, is_full, _) in zip(tree.columns, self._columns, strict=True):
             aval, _ = tree.item_kinds[k]
             has = np.zeros(room, bool)
             items = np.zeros((room, *aval.shape), aval.dtype.numpy)
-            for step, appended in enumerate(self.steps):
+            for step, parts in enumerate(self.steps):
+                appended = parts[part] if part < len(parts) else []
                 if k < len(appended) and j < len(appended[k]):
                     has[step], items[step] = True, appended[k][j][0]
             result += [wrap(items)] if is_full else [wrap(items), wrap(has)]
@@ -83,7 +83,7 @@ class AppendedItems:
         """What is appended to each list.  rows: what the node gives for columns.  held: by their numbers, tensors that variables hold after
         the loop, and that may be items."""
         run = self._run
-        numbers = [[number for step in self.steps for _, number in step[k]] for k in range(len(self.before))]
+        numbers = [[number for _, number in self._of_list(k)] for k in range(len(self.before))]
         columns = self.columns(rows)
         result: list[list[Any]] = [[*before] for before in self.before]
         for k, items in enumerate(result):
@@ -122,12 +122,12 @@ class AppendedItems:
     def plain(self, known: dict[int, Tensor]) -> list[list[Any]]:
         """The items so far, where the recording has stopped.  known: objects, by their numbers, to which these are added."""
         run = self._run
-        if any(any(x) for x in self.steps) and run.tree.has_gradients and run.tape.is_needed:
+        if any(self._of_list(k) for k in range(len(self.before))) and run.tree.has_gradients and run.tape.is_needed:
             found: list[list[Any]] = run.tape.items()
         else:
-            found = [[wrap(x) for step in self.steps for x, _ in step[k]] for k in range(len(self.before))]
+            found = [[wrap(x) for x, _ in self._of_list(k)] for k in range(len(self.before))]
         for k, items in enumerate(found):
-            for at, number in enumerate([number for step in self.steps for _, number in step[k]]):
+            for at, (_, number) in enumerate(self._of_list(k)):
                 if isinstance(number, Tensor):
                     items[at] = items[at] if items[at].requires_grad else number
                 elif number != -1:

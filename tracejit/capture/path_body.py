@@ -29,6 +29,7 @@ from tracejit.capture.path_tree import (
     OBJECTS,
     TRUTH,
     WAY,
+    Column,
     LoopNode,
     NoBody,
     PathEnd,
@@ -116,11 +117,11 @@ class _Body:
         outcomes = self._parts(self.tree.parts[:parts], go)
         if self.tree.has_gradients:
             self._check_gradients()
-        columns = [column for column in self.tree.columns if self.tree.part_of(column) < parts]
+        columns = [column for column in self.tree.columns if column[1] < parts]
         return self._with_outputs({x: outcomes.get(x, x) for x in (*self.tree.carried(), *outcomes)}, go, columns)
 
     def _with_outputs(
-        self, outcomes: Mapping[Any, Any], go: StepValue | None, columns: Sequence[tuple[int, int]]
+        self, outcomes: Mapping[Any, Any], go: StepValue | None, columns: Sequence[Column]
     ) -> tuple[Graph, list[StepValue]]:
         tree = self.tree
         carried = tree.carried()
@@ -130,7 +131,7 @@ class _Body:
         shared = [(SHARED, k) for k in range(len(tree.shared))]
         return body_graph(self.nodes, [*carried, *shared], outputs, self.kinds, kept=carried)
 
-    def _column(self, column: tuple[int, int], outcomes: Mapping[Any, Any], go: StepValue | None) -> list[StepValue]:
+    def _column(self, column: Column, outcomes: Mapping[Any, Any], go: StepValue | None) -> list[StepValue]:
         """The item that a step has in a column, zeros if it has none; and a bool that says whether it has one, if that is not always so.
         outcomes: see `_segment`.  go: whether the step is one of those that are made."""
         item, has = outcomes[item_place(column)], outcomes[HAS_ITEM, column]
@@ -208,7 +209,7 @@ class _Body:
     def _parts(self, parts: Sequence[Segment], go: StepValue | None) -> dict[StepValue, StepValue]:
         """Add the nodes of the first parts, or of all.  go: whether the step is one of those that are made; None if all are.  Returns what
         `_segment` does for the parts together."""
-        tree, mask = self.tree, go
+        mask = go
         outcomes: dict[StepValue, StepValue] = {}
         for part, root in enumerate(parts):
             self.part, self.given = part, outcomes
@@ -221,7 +222,7 @@ class _Body:
             goes_on = left.pop(_GOES_ON, None)
             merged = dict(outcomes)
             for x, place in left.items():
-                if x[0] in _OF_COLUMNS and tree.part_of(x[1]) != part:  # type: ignore[arg-type]
+                if x[0] in _OF_COLUMNS and x[1][1] != part:  # type: ignore[index]
                     merged.setdefault(x, place)
                 elif x[0] == HAS_ITEM:
                     merged[x] = place if mask == go else self._and(mask, place)
@@ -284,10 +285,10 @@ class _Body:
                 else:
                     left[identity(k)] = self._object(OBJECTS * self.part + first.setdefault(place, k))
         items: dict[Any, Any] = {}
-        for k, j in tree.columns:
-            has = k < len(end.items) and j < len(end.items[k])
-            items[item_place((k, j))] = self._at(end.items[k][j]) if has else None
-            items[HAS_ITEM, (k, j)] = self._constant(bool, has)
+        for k, part, j in tree.columns:
+            has = part == self.part and k < len(end.items) and j < len(end.items[k])
+            items[item_place((k, part, j))] = self._at(end.items[k][j]) if has else None
+            items[HAS_ITEM, (k, part, j)] = self._constant(bool, has)
         grad, changing = tree.grad_of_path(path), tree.changing_grad()
         for k in changing:
             needs = grad(own[k])
@@ -456,7 +457,7 @@ class _Body:
         return self._add("phi" if requires_grad else "where", aval, case, one, other, requires_grad=requires_grad)
 
 
-_OF_COLUMNS: Final = (item_place((0, 0))[0], HAS_ITEM)
+_OF_COLUMNS: Final = (item_place((0, 0, 0))[0], HAS_ITEM)
 
 
 def _requires_grad_at_times(node: LoopNode) -> str:

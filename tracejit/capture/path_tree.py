@@ -13,8 +13,8 @@ slots, and is a step to all that asks for the paths of the tree.  So the paths j
 
 A loop that gradients go through keeps what its steps save for a backward pass, and one whose steps append to lists keeps the items.  So
 it has room for so many steps: it is a node of a fixed number of steps, of which those after the last one leave what they find.  A list
-has a *column* for the first item that each step appends to it, one for the second, and so on.  Beside a column in which some steps
-have no item there is one of bools that says which have.  A slot may hold tensors that require grad and others
+has a *column* for the first item that each step, or a part of it, appends to it, one for the second, and so on.  Beside a column in
+which some steps have no item there is one of bools that says which have.  A slot may hold tensors that require grad and others
 (`y = zeros(3)` before `y = y * weight if ... else y`).  The paths are those of a slot whose tensors do; a bool is carried beside it that
 says whether they do."""
 
@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
 from typing import Any, Final
 
 from tracejit.capture.loop_steps import LIVE_IN, LOCAL, SHARED, StepNode, StepValue, ValueKind
@@ -36,8 +35,9 @@ from tracejit.ir.graph import Literal, Node
 from tracejit.tensor import Tensor
 
 __all__ = [
-    "BASE", "GO", "HAS_ITEM", "MOST_PATHS", "NUMBER", "OBJECTS", "OF_SHARED", "TRUTH", "WAY", "LoopNode", "LoopRecord", "NoBody",
-    "PathEnd", "PathTree", "Segment", "Slot", "TripCount", "identity", "item_place", "requires_grad", "sources_on_path", "with_places",
+    "BASE", "GO", "HAS_ITEM", "MOST_PATHS", "NUMBER", "OBJECTS", "OF_SHARED", "TRUTH", "WAY", "Column", "LoopNode", "LoopRecord",
+    "NoBody", "PathEnd", "PathTree", "Segment", "Slot", "TripCount", "identity", "item_place", "requires_grad", "sources_on_path",
+    "with_places",
 ]  # fmt: skip
 
 MOST_PATHS: Final = 64
@@ -66,6 +66,8 @@ def identity(slot: int) -> StepValue:
     return "object", slot
 
 
+Column = tuple[int, int, int]
+"""(list, the part of a step that appends to it, which of the items that this one appends)."""
 _OF_SLOTS: Final = (LIVE_IN, identity(0)[0], requires_grad(0)[0])
 
 
@@ -242,7 +244,7 @@ class PathTree:
         self.parts = [Segment()]
         self.kinds: dict[StepValue, ValueKind] = {}  # of local values
         self.paths = 0
-        self.widths: list[int] = []  # for each list, the most items that a step appends to it
+        self._widths: dict[tuple[int, int], int] = {}  # by lists and parts, the most items that the part appends to the list
         self._forgotten: list[list[int]] = []  # for each path that was forgotten, how many items it appends to each list
         self.item_kinds: dict[int, tuple[Aval, type]] = {}  # by lists, of what they hold: as of a slot
         self.ends_early = False  # whether some path is the last one
@@ -251,7 +253,6 @@ class PathTree:
         self._changing: list[int] | None = None  # see `changing_grad`
         self._has_items_with_grad = False
         self._assumed: list[dict[Any, bool]] = []  # see `assume_marks`
-        self._part_of_list: dict[int, int] = {}  # by lists that get items, the part of the step that appends them
 
     # -- paths
     def insert(self, path: Sequence[StepNode], end: PathEnd, outside: Callable[[StepValue], StepValue], part: int = 0) -> str:
@@ -285,13 +286,12 @@ class PathTree:
             names.update(_same_outputs(node, segment.nodes[at]))
             at += 1
         end = end.at(place)
-        if any(items and self._part_of_list.setdefault(k, part) != part for k, items in enumerate(end.items)):
-            return "several parts of a step append to one list"
         if is_new:
             segment.end = end
             self.paths += 1
-            counts = zip_longest(self.widths, map(len, end.items), fillvalue=0)
-            self.widths = [max(width, count) for width, count in counts]
+            for k, items in enumerate(end.items):
+                if items:
+                    self._widths[k, part] = max(self._widths.get((k, part), 0), len(items))
             self.ends_early = self.ends_early or end.way not in (CONTINUES, PROCEEDS)
             self._mark_slots()
             return "" if self.paths <= MOST_PATHS else f"its steps take more than {MOST_PATHS} paths"
@@ -410,7 +410,7 @@ class PathTree:
         for part in range(len(self.parts)):
             after: dict[StepValue, set[StepValue]] = {}
             for path, end in self.paths_of(part):
-                made = self._made_on_path(path, end, before)
+                made = self._made_on_path(path, end, part, before)
                 for x, slots in made.items():
                     after.setdefault(x, set()).update(slots)
                 if end.way != PROCEEDS:
@@ -422,10 +422,10 @@ class PathTree:
         return found
 
     def _made_on_path(
-        self, path: Sequence[StepNode], end: PathEnd, before: Mapping[StepValue, Collection[StepValue]]
+        self, path: Sequence[StepNode], end: PathEnd, part: int, before: Mapping[StepValue, Collection[StepValue]]
     ) -> dict[StepValue, set[StepValue]]:
-        """By slots whose tensors require grad, and items, of which of these slots they are made after a path.  before: the same before
-        it."""
+        """By slots whose tensors require grad, and items, of which of these slots they are made after a path of a part.  before: the same
+        before it."""
         slots: list[StepValue] = [(LIVE_IN, k) for k, slot in enumerate(self.slots) if slot.requires_grad]
         left = {x: end.left.get(x[1], x) for x in slots}
         holding: dict[StepValue, set[StepValue]] = {}  # by places, the slots that hold what is there after the path
@@ -442,7 +442,7 @@ class PathTree:
 
         made = {x: made_of(place) - {x} for x, place in left.items()}
         made.update({x: slots_of(known) for x, known in before.items() if x not in left})
-        items = [(item_place((n, j)), x) for n, column in enumerate(end.items) for j, x in enumerate(column)]
+        items = [(item_place((n, part, j)), x) for n, column in enumerate(end.items) for j, x in enumerate(column)]
         return made | {x: made_of(place) for x, place in items}
 
     def segments(self) -> Iterator[Segment]:
@@ -533,7 +533,7 @@ class PathTree:
         has from now on; 0: as many as before."""
         self._forgotten = [*self._forgotten, *[[*map(len, end.items)] for _, end in self.all_paths()]]
         self.parts = [Segment() for _ in range(parts or len(self.parts))]
-        self.kinds, self.paths, self.ends_early, self._part_of_list = {}, 0, False, {}
+        self.kinds, self.paths, self.ends_early = {}, 0, False
         self._changing, self._has_items_with_grad = None, False
         kept = 1 if self.trips is not None and type(self.trips.stop) is tuple else 0  # the number that ends the loop comes first
         del self.shared[kept:], self.shared_kinds[kept:]
@@ -563,21 +563,16 @@ class PathTree:
         return self._has_items_with_grad or any(slot.requires_grad for slot in self.slots)
 
     @property
-    def columns(self) -> list[tuple[int, int]]:
-        """The columns of lists: (list, which of the items that a step appends to it)."""
-        return [(k, j) for k, width in enumerate(self.widths) for j in range(width)]
+    def columns(self) -> list[Column]:
+        """The columns of lists, those of one list in the order of its items."""
+        return [(k, part, j) for (k, part), width in sorted(self._widths.items()) for j in range(width)]
 
-    def is_full(self, column: tuple[int, int]) -> bool:
+    def is_full(self, column: Column) -> bool:
         """Whether each step of the node has an item in a column."""
-        k, j = column
-        part = self._part_of_list.get(k, 0)
+        k, part, j = column
         counts = [*self._forgotten, *[[*map(len, end.items)] for _, end in self.paths_of(part)]]
         is_reached = all(end.way == PROCEEDS for before in range(part) for _, end in self.paths_of(before))
         return self.is_counted and is_reached and all(k < len(x) and j < x[k] for x in counts)
-
-    def part_of(self, column: tuple[int, int]) -> int:
-        """The part of the step that appends the items of a column."""
-        return self._part_of_list.get(column[0], 0)
 
     def holds_items(self, lists: Collection[int]) -> list[int]:
         """The slots that are read after the loop and may hold items of these lists then."""
@@ -619,7 +614,7 @@ class PathTree:
     def is_counted(self) -> bool:
         """Whether the node is one of a fixed number of steps, all of which are made."""
         is_counted = self._keeps_rows and self.count is not None and not self.ends_early
-        return is_counted and (any(self.widths) or not self.is_nested)
+        return is_counted and (bool(self._widths) or not self.is_nested)
 
     @property
     def is_bounded(self) -> bool:
@@ -629,7 +624,7 @@ class PathTree:
     @property
     def _keeps_rows(self) -> bool:
         """Whether the node keeps something of each step."""
-        return self.has_gradients or any(self.widths)
+        return self.has_gradients or bool(self._widths)
 
     def carried(self) -> list[StepValue]:
         """The places of what the loop carries on."""
@@ -710,6 +705,6 @@ def _same_outputs(node: StepNode, known: StepNode) -> dict[StepValue, StepValue]
     return {x: by_name[name] for name, x in zip(node.names, node.outputs, strict=True)}
 
 
-def item_place(column: tuple[int, int]) -> Any:
+def item_place(column: Column) -> Any:
     """The place of the item in a column."""
     return "item", column
