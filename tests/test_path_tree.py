@@ -27,6 +27,7 @@ from tracejit.capture.path_tree import (
     TripCount,
     identity,
 )  # fmt: skip
+from tracejit.capture.syntax.outlined_loops import PROCEEDS
 from tracejit.capture.syntax.pieces import BREAKS, CONTINUES, RETURNS
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import bool_, float64, int64
@@ -78,11 +79,14 @@ class Path:
         )
         return places
 
-    def into(self, tree: PathTree, left: dict[int, StepValue], way: int = CONTINUES, items: tuple[StepValue, ...] = ()) -> str:
+    def into(
+        self, tree: PathTree, left: dict[int, StepValue], way: int = CONTINUES, items: tuple[StepValue, ...] = (), part: int = 0
+    ) -> str:
         return tree.insert(
             self.nodes,
             PathEnd(way, left, tuple([(x,) for x in items])),
             lambda x: tree.shared_place(x[1], (NUMBER, False)) if x[0] == SHARED else x,
+            part,
         )
 
 
@@ -376,6 +380,144 @@ def test_a_step_that_collects_items_on_some_paths_says_whether_it_has_them() -> 
         (4.0, True, False),
         (0.0, False, True),
     ]
+
+
+# -- parts
+def in_parts(*slots: Any, trips: TripCount | None = None) -> PathTree:
+    """A tree of two parts.  The first one halves the second slot if it is above 1, and ends the step if it is above 100."""
+    tree = tree_of(int, *slots, trips=None) if trips is None else tree_of(*slots, trips=trips)
+    tree.clear(2)
+    for is_huge, is_large in ((True, True), (False, True), (False, False)):
+        path = Path()
+        path.asks(path.op("gt", Y, 100.0, aval=TRUTH), is_huge)
+        if not is_huge:
+            path.asks(path.op("gt", Y, 1.0, aval=TRUTH), is_large)
+        left = {1: path.op("mul", Y, 0.5)} if is_large and not is_huge else {}
+        assert not path.into(tree, left, CONTINUES if is_huge else PROCEEDS)
+    return tree
+
+
+def test_a_part_is_given_what_the_part_before_has_left() -> None:
+    tree = in_parts(float)
+    for is_large in (True, False):
+        path = Path()
+        path.asks(path.op("gt", Y, 2.0, aval=TRUTH), is_large)
+        path.into(tree, {1: path.op("add", Y, 10.0 if is_large else 20.0)}, part=1)
+    step = Step(tree)
+    assert [step(0, y)[Y] for y in (0.5, 2.0, 8.0, 200.0)] == [20.5, 21.0, 14.0, 200.0]
+    assert all(step(0, y)[WAY] == CONTINUES and step(0, y)[GO] for y in (0.5, 200.0))
+
+
+def test_a_part_that_ends_the_loop_does_so_where_the_step_comes_to_it() -> None:
+    tree = in_parts(float)
+    path = Path()
+    path.into(tree, {}, BREAKS, part=1)
+    step = Step(tree)
+    assert [(step(0, y)[WAY], step(0, y)[GO]) for y in (0.5, 200.0)] == [(BREAKS, False), (CONTINUES, True)]
+
+
+def test_a_step_leaves_where_it_comes_to_a_part_that_no_step_has_reached() -> None:
+    step = Step(in_parts(float))
+    assert step(0, 200.0)[Y] == 200.0
+    with pytest.raises(NodeFailed):
+        step(0, 4.0)
+
+
+def test_an_item_of_a_part_is_there_where_the_step_comes_to_it() -> None:
+    tree = in_parts(float, trips=TripCount(1, 5))
+    tree.count, tree.item_kinds = 5, {0: (NUMBER, float)}
+    path = Path()
+    path.into(tree, {}, items=(Y,), part=1)
+    assert tree.columns == [(0, 1, 0)] and not tree.is_full((0, 1, 0))
+    step = Step(tree)
+    assert [(step(0, y)["item", 0], step(0, y)["has item", 0]) for y in (8.0, 0.5, 200.0)] == [
+        (4.0, True),
+        (0.5, True),
+        (0.0, False),
+    ]
+
+
+def test_items_of_several_parts_are_columns_in_their_order() -> None:
+    tree = tree_of(float, float, trips=TripCount(1, 5))
+    tree.clear(2)
+    tree.count, tree.item_kinds = 5, {0: (NUMBER, float)}
+    for part in (0, 1):
+        for is_large in (True, False):
+            path = Path()
+            path.asks(path.op("gt", Y, 1.0, aval=TRUTH), is_large)
+            items = (Y,) if is_large or part else ()
+            assert not path.into(tree, {1: path.op("mul", Y, 0.5)}, CONTINUES if part else PROCEEDS, items, part)
+    assert tree.columns == [(0, 0, 0), (0, 1, 0)]
+    assert [tree.is_full(column) for column in tree.columns] == [False, True]
+
+
+def test_objects_that_two_parts_make_have_different_numbers() -> None:
+    tree = tree_of(Tensor, Tensor)
+    tree.clear(2)
+    path = Path()
+    path.into(tree, {0: path.op("mul", X, 2.0)}, PROCEEDS)
+    path = Path()
+    path.into(tree, {1: path.op("mul", Y, 2.0)}, part=1)
+    found = Step(tree)(1.0, 2.0, base=OBJECTS)
+    assert found[identity(0)] != found[identity(1)] and min(found[identity(0)], found[identity(1)]) >= OBJECTS
+    assert found[BASE] > max(found[identity(0)], found[identity(1)])
+    moved = tree_of(Tensor, Tensor)
+    moved.clear(2)
+    path = Path()
+    path.into(moved, {0: path.op("mul", X, 2.0)}, PROCEEDS)
+    Path().into(moved, {1: X}, part=1)
+    found = Step(moved)(1.0, 2.0, base=OBJECTS)
+    assert found[identity(0)] == found[identity(1)] and found[Y] == found[X] == 2.0
+    renewed = tree_of(Tensor, Tensor)
+    renewed.clear(2)
+    path = Path()
+    path.into(renewed, {0: path.op("mul", X, 2.0)}, PROCEEDS)
+    path = Path()
+    path.into(renewed, {0: path.op("mul", X, 2.0), 1: X}, part=1)
+    found = Step(renewed)(1.0, 2.0, base=OBJECTS)
+    assert found[identity(0)] != found[identity(1)] and (found[X], found[Y]) == (4.0, 2.0)
+
+
+def test_a_result_is_made_of_another_one_that_an_earlier_part_has_made() -> None:
+    def made(*parts: dict[int, tuple[str, int] | str]) -> set[Any]:
+        """Of slots that parts leave: `"made"` of nothing, or (an operation, of which slot)."""
+        tree = tree_of(Tensor, Tensor, Tensor)
+        tree.read_after = {"v0", "v1", "v2"}
+        tree.clear(len(parts))
+        for slot in tree.slots:
+            slot.requires_grad = True
+        for part, left in enumerate(parts):
+            path = Path()
+            ends: dict[int, StepValue] = {}
+            for k, what in left.items():
+                ends[k] = path.op("mul", (LIVE_IN, what[1]), 2.0) if type(what) is tuple else path.op("full", 1.0, shape=())
+            path.into(tree, ends, CONTINUES if part == len(parts) - 1 else PROCEEDS, part=part)
+        return {(a[1], b[1]) for a, b in tree.made_of()}
+
+    assert made({0: ("mul", 0), 1: ("mul", 0)}) == set()  # of what the slot held before
+    assert made({0: ("mul", 0)}, {1: ("mul", 0)}) == {(0, 1)}
+    assert made({1: ("mul", 0)}, {0: ("mul", 0)}) == set()
+    assert made({0: ("mul", 0)}, {1: ("mul", 0)}, {2: ("mul", 1)}) == {(0, 1), (1, 2), (0, 2)}
+    assert made({0: ("mul", 0)}, {1: ("mul", 0)}, {2: ("mul", 1), 0: "new"}) == {(1, 2)}
+
+
+def test_a_slot_holds_an_item_that_another_slot_of_the_same_object_gave() -> None:
+    tree = tree_of(Tensor, Tensor)
+    tree.clear(2)
+    tree.read_after = {"v0", "v1"}
+    path = Path()
+    both = path.op("mul", X, 2.0)
+    path.into(tree, {0: both, 1: both}, PROCEEDS)
+    Path().into(tree, {}, items=(X,), part=1)
+    assert tree.holds_items([0]) == [0, 1]
+    assert tree.items_from_before([0], [0, 1]) == []  # the first part has made it
+    path = Path()
+    path.asks(path.op("gt", X, 1.0, aval=TRUTH), False)
+    other = tree_of(Tensor, Tensor)
+    other.clear(2)
+    path.into(other, {}, PROCEEDS)
+    Path().into(other, {}, items=(X,), part=1)
+    assert other.items_from_before([0], [0, 1]) == [X] and other.items_from_before([0], [1]) == []
 
 
 # -- objects

@@ -356,7 +356,8 @@ def test_where_parts_cannot_be_carried_on_the_next_call_is_recorded_with_whole_s
         return x
 
     compiled = agrees(pair, lambda k: (normal(k, 3), 60), calls=14, recordings=8)
-    assert not counts_of_paths(compiled) and not compiled.reasons, compiled.explain()
+    assert [reason.code for reason in compiled.reasons] == ["divided_step"], compiled.explain()
+    assert not counts_of_paths(compiled) and "'found' is a tuple after a step" in messages(compiled)
 
 
 def test_several_parts_append_to_one_list_in_the_order_of_eager_mode() -> None:
@@ -469,3 +470,157 @@ def test_a_loop_that_was_divided_once_is_divided_from_its_first_steps_in_later_r
     for k, shape in enumerate([(3,), (3,), (1, 3), (1, 3)]):
         assert_equal(outcome(function, (normal(k, *shape), 50), k), outcome(compiled, (normal(k, *shape), 50), k))
     assert len(counts_of_paths(compiled)) == 2 and all(loops_of_paths(compiled)), compiled.explain()
+
+
+def test_an_inner_loop_of_a_part_reads_what_another_part_has_left() -> None:
+    def program(x: Any, n: int) -> Any:
+        for _ in range(n):
+            x = x + T.randn(3)
+            y = x * 0.1
+            if x[0] > 1:
+                x = x - 1
+            if x[1] > 1:
+                x = x * 0.5
+            if x[2] > 1:
+                x = -x
+            while y.abs().max() < 4:
+                y = y * 1.1 + 0.5 * T.randn(3)
+            x = 0.1 * y
+        return x
+
+    compiled = agrees(program, lambda k: (normal(k, 3), 25), calls=14, recordings=2)
+    assert counts_of_paths(compiled), compiled.explain()
+
+
+def test_a_loop_in_a_loop_that_branches_late_is_divided_in_the_next_recording() -> None:
+    def program(x: Any, zs: Any, n: int) -> Any:
+        kept = []
+        for t in range(n):
+            y, z = x, zs[t]
+            for k in range(6):
+                y = y * 0.5 + z * (k - 2.5)
+                if y[0] > 0.3:
+                    y = y * 0.9
+                if y[1] > 0.3:
+                    y = -y
+                if y[2] > 0.3:
+                    y = y + 0.1
+            x = 0.1 * y
+            if y.sum() > 0:
+                kept.append(x)
+            else:
+                kept.append(-x)
+        return T.stack(kept), x
+
+    def arguments(k: int) -> tuple[Any, ...]:
+        z = normal(k, 12, 3)
+        z[:3] = -1e-3  # steps of the inner loop take one path at first
+        return -normal(k, 3).abs(), z, 12
+
+    compiled = agrees(program, arguments, calls=12, recordings=4)
+    assert not compiled.reasons, compiled.explain()
+
+
+def test_writes_after_the_loop_to_what_may_be_an_item_of_another_part_stop_the_recording() -> None:
+    def program(x: Any, n: int) -> Any:
+        kept = []
+        for _ in range(n):
+            x = x + T.randn(3)
+            a = x * 2
+            b = a
+            if x[0] > 1:
+                x = x - 1
+            if x[1] > 1:
+                x = x * 0.5
+            if x[2] > 1:
+                x = -x
+            kept.append(a)
+        b.add_(100)
+        return T.stack(kept)
+
+    compiled = outlined(program)
+    for k in range(8):
+        assert_equal(outcome(program, (normal(k, 3), 20), k), outcome(compiled, (normal(k, 3), 20), k))
+    assert "an item of a list" in messages(compiled)
+
+
+def test_a_text_that_some_steps_alone_assign_is_no_constant() -> None:
+    def program(x: Any, n: int) -> Any:
+        count = 0
+        for _ in range(n):
+            x = x + T.randn(3)
+            if x[0] > 1.5:
+                word = "high"
+            if x[1] > 0:
+                count += 1
+            if x[2] > 0 and word == "high":
+                count += 2
+        return count
+
+    compiled = outlined(program)
+    for k in range(20):
+        assert_equal(outcome(program, (normal(k, 3), 6), k), outcome(compiled, (normal(k, 3), 6), k))
+
+
+def test_which_objects_parts_leave_is_known_to_the_next_part_and_after_the_loop() -> None:
+    def program(x: Any, n: int) -> Any:
+        y = before = x
+        for _ in range(n):
+            if T.rand(()) < 0.5:
+                y = x
+            if T.rand(()) < 0.2:
+                x = x + T.randn(3)
+            if T.rand(()) < 0.1:
+                before = y
+        return x, y, before, x is y, y is before
+
+    compiled = outlined(program)
+    for k in range(24):
+        assert_equal(outcome(program, (normal(k, 3), 12), k), outcome(compiled, (normal(k, 3), 12), k))
+    assert counts_of_paths(compiled) and compiled.stats.compiled_calls > 5, compiled.explain()
+
+
+def test_a_variable_of_a_part_may_hold_an_object_from_outside() -> None:
+    class Agent:
+        def __init__(self) -> None:
+            self.weights, self.seen = {"w": T.ones(3), "b": 0.5}, 0
+
+        def run(self, x: Any, n: int) -> Any:
+            for _ in range(n):
+                own = self.weights
+                if x.sum() > 1:
+                    x = x - own["w"]
+                if x[0] < 0:
+                    self.seen += 1
+                if x[1] < 0:
+                    x = x * own["b"]
+                x = x + T.randn(3) * own["w"]
+            return x, self.seen
+
+    plain, stepped = Agent(), Agent()
+    compiled = outlined(stepped.run)
+    for k in range(10):
+        assert_equal(outcome(plain.run, (normal(k, 3), 30), k), outcome(compiled, (normal(k, 3), 30), k))
+    assert counts_of_paths(compiled) and compiled.stats.compiled_calls >= 6, compiled.explain()
+
+
+def test_a_part_whose_path_goes_with_no_body_leaves_the_tape_of_the_steps_before() -> None:
+    def program(w: Any, n: int) -> Any:
+        h, count = w * 1.0, 0
+        for _ in range(n):
+            y = h * w + 0.1 * T.randn(3)
+            if y[0] > 0:
+                count += 1
+            if y[1] > 0.2:
+                h = y  # two variables hold one tensor that requires grad
+            else:
+                h = y * 0.5 + 0.1
+            if y[2] > 0:
+                count += 2
+        return T.autograd.grad(h.sum(), w)[0], count
+
+    compiled = outlined(program)
+    for k in range(8):
+        given = normal(k, 3).requires_grad_(), 12
+        assert_equal(outcome(program, given, k), outcome(compiled, given, k))
+    assert "divided_step" in {reason.code for reason in compiled.reasons}

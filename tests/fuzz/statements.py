@@ -562,7 +562,7 @@ SIMPLE: Sequence[tuple[float, Writer]] = (
 )  # fmt: skip
 STATEMENTS: Sequence[tuple[float, Writer]] = (
     *SIMPLE, (7, branch), (1.5, early_return), (5, for_loop), (2.5, while_loop), (1.2, attempt), (1, match_statement), (3, grad_mode),
-    (3, inner_function), (2, tensor_loop), (2.5, growing_loop), (30, loop_of_several_branches),
+    (3, inner_function), (2, tensor_loop), (2.5, growing_loop), (2, loop_of_several_branches),
 )  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from tracejit.tensor.base import wrap
 
 if TYPE_CHECKING:
     from tracejit.capture.branching_loops import LoopRun
+    from tracejit.capture.loop_steps import StepValue
     from tracejit.capture.path_tree import PathTree
 
 __all__ = ["AppendedItems"]
@@ -112,12 +113,17 @@ class AppendedItems:
     def _watch(self, held: Mapping[int, Tensor]) -> None:
         """Have the recording stop where the call writes to what may be an item, since rows are copies."""
         run, defined = self._run, self._run.interpreter.defined
-        places = run.tree.items_from_before(range(len(self.before)))
+        places = self.from_before()
         shared = [defined[run.tree.shared[x[1]]] for x in places if x[0] == SHARED and run.tree.shared[x[1]] in defined]
-        given = run.begun.values() if any(x[0] == LIVE_IN for x in places) else ()
+        given = [*run.begun.values(), *[defined[v] for v in run.tree.objects]] if any(x[0] == LIVE_IN for x in places) else ()
         holding = run.tree.holding_copies()
         viewed = run.viewed if any(x[0] == LIVE_IN and x[1] in holding for x in places) else ()
         run.recorder.item_aliases += [(x, run.line) for x in (*held.values(), *shared, *given, *run.item_roots, *viewed)]
+
+    def from_before(self) -> list[StepValue]:
+        """The places of items that may be tensors from before the loop."""
+        begun = [k for k, number in enumerate(self._run.begun_objects) if number >= 0]
+        return self._run.tree.items_from_before(range(len(self.before)), begun)
 
     def plain(self, known: dict[int, Tensor]) -> list[list[Any]]:
         """The items so far, where the recording has stopped.  known: objects, by their numbers, to which these are added."""

@@ -59,6 +59,7 @@ from tracejit.capture.path_tree import (
 )
 from tracejit.capture.path_walk import PathWalk
 from tracejit.capture.python_steps import plain_elements, run_steps
+from tracejit.capture.reasons import make
 from tracejit.capture.row_views import RowView
 from tracejit.capture.snapshots import Snapshot
 from tracejit.capture.step_elements import Elements, header_value, step_elements
@@ -82,7 +83,16 @@ from tracejit.capture.step_places import StepPlace, places_of_step
 from tracejit.capture.steps_on_tape import StepsOnTape
 from tracejit.capture.stopped_loop import StoppedLoop
 from tracejit.capture.syntax.loops import UNBOUND
-from tracejit.capture.syntax.outlined_loops import NO_STEP, PROCEEDS, RAISES, WAYS, WHILE, OutlinedLoop, StepPart
+from tracejit.capture.syntax.outlined_loops import (
+    NO_STEP,
+    PROCEEDS,
+    RAISES,
+    WAYS,
+    WHILE,
+    OutlinedLoop,
+    StepPart,
+    function_of_step,
+)
 from tracejit.capture.syntax.pieces import CONTINUES, RETURNS
 from tracejit.capture.varying_kinds import VaryingKinds
 from tracejit.core.aval import Aval
@@ -110,7 +120,8 @@ _MOST_RESTARTS: Final = 4
 _MOST_WHOLE: Final = 2
 """Paths of a step that is not divided into parts though it can be, at most."""
 
-_divided: WeakTable[bool] = WeakTable()  # codes of steps -> whether they run in parts; not at all, if False
+_divided: WeakTable[dict[int, bool]] = WeakTable()
+"""Codes of functions -> by lines of their loops: True if the step runs in parts, False if it cannot."""
 
 
 def _replaced(x: Any, originals: dict[int, Tensor]) -> Any:
@@ -198,7 +209,8 @@ class LoopRun:
         self.body: Any = None  # (graph, places of its inputs, what it carries); () until all parts have run
         self.walk: PathWalk
         self.depth = self.recorder.native_depth
-        self.is_nested = interpreter.loops_around > 0
+        self.loops_around = [*interpreter.loops_around]
+        self.is_nested = bool(self.loops_around)
         self.items = AppendedItems(self)
         self.calls = LoggedCalls(self)
         self.kinds = VaryingKinds(self)
@@ -212,11 +224,11 @@ class LoopRun:
         """Run the step, or a part of it, in Python."""
         branches = self.recorder.branches
         may_give_up, branches.may_give_up = branches.may_give_up, False
-        self.interpreter.loops_around += 1
+        self.interpreter.loops_around.append(self)
         try:
             return self.of_program(lambda: self.recorder.calls.call(function, given, {}))
         finally:
-            self.interpreter.loops_around -= 1
+            self.interpreter.loops_around.pop()
             branches.may_give_up = may_give_up
 
     def of_program(self, action: Callable[[], Any]) -> Any:
@@ -294,13 +306,21 @@ class LoopRun:
         return self.parts[self.part].live_outs
 
     def _divide(self) -> None:
-        """Have the parts of the step run instead of it, if it has many paths.  The steps so far are made again: they have done nothing but
-        compute and draw."""
-        is_known = _divided.get(self.loop.code)
-        many = self.tree.paths > _MOST_WHOLE or (is_known and (self.made or self.is_nested))
-        if self.is_divided or not self.loop.parts or is_known is False or not many or self.calls.are_any:
+        """Have the parts of the step run instead of it, if it has many paths.  The steps so far are made again from what the loop was
+        given.  A nested loop is divided in all its runs or in none: other runs have the same paths."""
+        code, line = function_of_step(self.loop.code), self.loop.line
+        known = (_divided.get(code) or {}).get(line)
+        before = self.interpreter.divided_before.setdefault((code, line), known)
+        many = self.tree.paths > _MOST_WHOLE
+        if self.is_divided or not self.loop.parts or known is False or self.calls.are_any:
             return
-        _divided[self.loop.code] = True
+        if self.is_nested and not before:
+            if many:
+                self._note_divided(True)  # in the next recording
+            return
+        if not (many or (known and (self.made or self.is_nested))):
+            return
+        self._note_divided(True)
         if self.made:
             self._begin_again()
         self.parts, self.functions = [*self.loop.parts], self._functions_of_parts
@@ -308,6 +328,13 @@ class LoopRun:
         self.unbound |= self.loop.passed
         self.variables.update(dict.fromkeys(self.loop.passed, UNBOUND))
         self.walk.note_path()
+
+    def _note_divided(self, is_divided: bool) -> None:
+        """Note whether the step of this loop runs in parts."""
+        code = function_of_step(self.loop.code)
+        if (known := _divided.get(code)) is None:
+            known = _divided[code] = {}
+        known[self.loop.line] = is_divided
 
     def _begin_again(self) -> None:
         """Forget all steps of the node."""
@@ -320,10 +347,16 @@ class LoopRun:
 
     def stop(self, why: str) -> None:
         """Stop the recording, since the loop cannot be a node."""
-        if self.is_divided:  # but it may be one if its step is not divided
-            _divided[self.loop.code] = False
-        code = "divided_step" if self.is_divided else "outlined_loop"
-        self.recorder.stop(code, f"the loop at {self.line}: {why}")
+        self.recorder.stop("outlined_loop", f"the loop at {self.line}: {why}")
+        self.note_stop()
+
+    def note_stop(self) -> None:
+        """The recording has stopped in a step.  If that is divided, whole steps may do better: the next recording has these."""
+        divided = [run for run in (*self.loops_around, self) if run.is_divided]
+        for run in divided:
+            run._note_divided(False)
+        if divided and (reason := self.recorder.reason) is not None and reason.code not in ("raised", "divided_step"):
+            self.recorder.reason = make("divided_step", reason.message, reason.where)
 
     def _fill_slots(self) -> None:
         """Put what the next step is given into slots.  Raises Refused."""
@@ -531,6 +564,7 @@ class LoopRun:
             recorder.stop("raised", f"{type(values[-1]).__name__} in a step of the loop at {self.line}")
             values[-1].args = self.stopped.original(values[-1].args, self.stopped.originals(stand_ins), set())
         if recorder.stopped:
+            self.note_stop()
             return self.stopped.go_on(way, values, stand_ins)
         left = {name: place.value(recorder) for name, place in self.places.items()}
         try:
@@ -669,7 +703,7 @@ class LoopRun:
                     self.kinds.given[name] = stand_ins[slots[0]]
                     continue
                 given.append(put_together(recorder, form, iter([self._given(k, stand_ins[k]) for k in slots])))
-            elif name in self.unbound - self.fixed.keys() and (k := self._slot_made(name)) is not None:
+            elif name in self.unbound - self.fixed.keys() and (k := self.slot_made(name)) is not None:
                 given.append(self._given(k, stand_ins[k]))
             else:
                 given.append(self.variables[name])
@@ -684,7 +718,7 @@ class LoopRun:
             return self.recorder.extracted_numbers.define_element(stand_in, holds(self.arrays[k]))
         return stand_in
 
-    def _slot_made(self, name: str) -> int | None:
+    def slot_made(self, name: str) -> int | None:
         """The slot of a variable that had no value before the loop; None before a step has given it one."""
         return next((k for k, slot in enumerate(self.tree.slots) if slot.key == ("variable", name)), None)
 
@@ -704,7 +738,7 @@ class LoopRun:
         # Tensors may have become those of slots, or a nested loop is another one.  The paths of all steps are needed by the tape, and where
         # items may be other objects.
         lists = [*range(self.loop.items)]
-        needs_all = self.tree.has_gradients or self.tree.items_from_before(lists) or self.tree.holds_items(lists)
+        needs_all = self.tree.has_gradients or self.items.from_before() or self.tree.holds_items(lists)
         if why and self.restarts < _MOST_RESTARTS and not needs_all and not self.is_divided:
             self.restarts += 1
             self.tree.clear()

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Any, Final
 
 from tracejit.capture.loop_steps import LIVE_IN, LOCAL, SHARED, StepNode, StepValue, ValueKind
@@ -574,26 +575,53 @@ class PathTree:
         is_reached = all(end.way == PROCEEDS for before in range(part) for _, end in self.paths_of(before))
         return self.is_counted and is_reached and all(k < len(x) and j < x[k] for x in counts)
 
+    def ends(self) -> list[PathEnd]:
+        """The ends of all paths of all parts."""
+        return [segment.end for segment in self.segments() if segment.end is not None]
+
     def holds_items(self, lists: Collection[int]) -> list[int]:
         """The slots that are read after the loop and may hold items of these lists then."""
+        ends = [(end, [x for n in lists if n < len(end.items) for x in end.items[n]]) for end in self.ends()]
+        if not any(items for _, items in ends):
+            return []
+        pairs = self._slots_of_one_object()
+
+        def is_same(x: StepValue, y: StepValue) -> bool:
+            return x == y or (x[0] == y[0] == LIVE_IN and (min(x[1], y[1]), max(x[1], y[1])) in pairs)
+
         holding: set[int] = set()
         while True:
             found = {
                 k
-                for _, end in self.all_paths()
+                for end, items in ends
                 for k in range(len(self.slots))
-                if ((x := end.left.get(k, (LIVE_IN, k)))[0] == LIVE_IN and x[1] in holding)
-                or any(x in end.items[n] for n in lists if n < len(end.items))
+                if ((x := end.left.get(k, (LIVE_IN, k)))[0] == LIVE_IN and x[1] in holding) or any(is_same(x, y) for y in items)
             }
             if found <= holding:
                 keys = {k: self.slots[k].key for k in sorted(holding)}
                 return [k for k, key in keys.items() if key[0] == "return" or (len(key) > 1 and key[1] in self.read_after)]
             holding |= found
 
+    def _slots_of_one_object(self) -> set[tuple[int, int]]:
+        """Pairs of slots that may hold one tensor, the smaller number first."""
+        slots = [k for k in range(len(self.slots)) if self.is_object(k)]
+        left = [[end.left.get(k, (LIVE_IN, k)) for k in slots] for end in self.ends()]
+        pairs: set[tuple[int, int]] = set()
+        while True:
+            found = {
+                (i, j)
+                for places in left
+                for (i, x), (j, y) in combinations(zip(slots, places, strict=True), 2)
+                if x == y or (x[0] == y[0] == LIVE_IN and (min(x[1], y[1]), max(x[1], y[1])) in pairs)
+            }
+            if found <= pairs:
+                return pairs
+            pairs |= found
+
     def holding_copies(self) -> set[int]:
         """The slots that may hold copies of views of what is from before the loop."""
         holding: set[int] = set()
-        ends = [segment.end for segment in self.segments() if segment.end is not None]
+        ends = self.ends()
         while True:
             found = {
                 k
@@ -605,10 +633,29 @@ class PathTree:
                 return holding
             holding |= found
 
-    def items_from_before(self, lists: Collection[int]) -> list[StepValue]:
-        """The places of items of these lists that a step has not made."""
-        ends = [end for _, end in self.all_paths()]
-        return [x for end in ends for k in lists if k < len(end.items) for x in end.items[k] if x[0] != LOCAL]
+    def items_from_before(self, lists: Collection[int], begun: Collection[int]) -> list[StepValue]:
+        """The places of items of these lists that may be tensors from before the loop.  begun: the slots that hold such at first."""
+        before: list[set[int]] = [{*begun}, *[set() for _ in self.parts[1:]]]  # for each part, the slots that may hold such
+        while True:
+            count = sum(map(len, before))
+            for part in range(len(self.parts)):
+                for _, end in self.paths_of(part):
+                    following = before[part + 1 if end.way == PROCEEDS else 0]
+                    for k in range(len(self.slots)):
+                        kind, at = end.left.get(k, (LIVE_IN, k))
+                        if self.is_object(k) and (kind == SHARED or (kind == LIVE_IN and at in before[part])):
+                            following.add(k)
+            if sum(map(len, before)) == count:
+                break
+        return [
+            x
+            for part in range(len(self.parts))
+            for _, end in self.paths_of(part)
+            for k in lists
+            if k < len(end.items)
+            for x in end.items[k]
+            if x[0] == SHARED or (x[0] == LIVE_IN and x[1] in before[part])
+        ]
 
     @property
     def is_counted(self) -> bool:

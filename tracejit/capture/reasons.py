@@ -133,8 +133,8 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "See docs/branching-loops.md for what steps may do, or compile the function of one step",
     ),
     "divided_step": (
-        "steps of {}, where each runs in parts",
-        "Nothing: the next call is recorded with whole steps",
+        "{}, where a step of a loop runs in parts",
+        "Nothing: the next recording has whole steps",
     ),
     "branching_loop": (
         "{}",

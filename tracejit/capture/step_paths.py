@@ -309,6 +309,7 @@ def _left_in_slots(
             continue
         held: list[Any] = []
         form = carried_form(x, held)
+        has_slot = name in run.carried or run.slot_made(name) is not None
         if name in run.fixed:
             if x is run.fixed[name] or (type(x) in _PRIMITIVE and is_equal(x, run.fixed[name])):
                 continue
@@ -322,10 +323,14 @@ def _left_in_slots(
                 changes = name
         elif form is not None and type(x) is not tuple:
             left.append((slot_of(("variable", name), x), x))
-        elif type(x) in _PRIMITIVE and name not in run.carried and x is not UNBOUND:
+        elif type(x) in _PRIMITIVE and not has_slot and x is not UNBOUND:
+            if name in run.unbound - run.loop.passed:
+                raise Refused(f"{name!r} is a {type(x).__name__} after a step, and may have no value")
             run.fixed[name] = run.variables[name] = x
         elif x is UNBOUND and name in run.unbound:
             continue
+        elif name in run.loop.passed and not has_slot and run.recorder.is_outside(x):
+            run.fixed[name] = run.variables[name] = x  # reads of it are guarded, and that paths leave the same object
         elif name in run.carried:
             changes = name
         else:

@@ -91,7 +91,9 @@ class RecordingInterpreter(StateRecorder):
         self.numbers: dict[int, SymbolicNumber] = {}  # value id -> the number that it stands for
         self.path_trees: dict[int, LoopRecord] = {}  # the first value that a loop of paths gives -> what it stands for
         self.loop_constants: set[int] = set()  # values that are made for such loops alone
-        self.loops_around = 0  # such loops that run
+        self.loops_around: list[Any] = []  # the runs of such loops in progress, the outermost one first
+        # By codes of functions and lines of loops in them, what was known when the loop first ran (LoopRun._divide).
+        self.divided_before: dict[tuple[Any, int], bool | None] = {}
         self.asked_for_grad = False  # whether something may depend on which tensors require grad
         # In a step of one: what tensors held before the step was the first to write to them, or draw from them, by ids.
         self.contents_before: dict[int, np.ndarray[Any, Any]] | None = None

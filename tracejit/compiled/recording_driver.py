@@ -234,7 +234,9 @@ class RecordingDriver:
                 policy.split_or_reject(recording, recording.reason)
             elif recording.reason.code == "outlined_loop":
                 policy.give_up_outlining(recording.reason)
-            elif recording.reason.code != "divided_step":  # that does not recur in the next recording
+            elif recording.reason.code == "divided_step":  # which does not recur in the next recording
+                self._diagnostics.note(recording.reason)
+            else:
                 policy.reject(recording.reason)
             if recording.reason.code == "recording_defect":
                 report_defect(self._diagnostics.name, "record", InternalError(recording.reason.message))

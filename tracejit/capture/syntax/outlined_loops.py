@@ -346,7 +346,7 @@ class _Loop:
             read_later = {*left}.union(*[later for later, _ in flows[k + 1 :]])
             live_outs = sorted((names_stored_by(part) & read_later) - {*items})
             live_ins = sorted((exposed | ({*live_outs} - surely)) - {_ELEMENT, *items})
-            unbound = [x for x in live_ins if x in self.unbound or x not in given]
+            unbound = [x for x in live_ins if x in self.unbound]  # what is passed is read where it has a value alone
             way = PROCEEDS if k < len(parts) - 1 else CONTINUES
             code = self._step([*self.first, *part], live_ins, live_outs, items, unbound, way)
             result.append(StepPart(code, tuple(live_ins), tuple(live_outs)))
