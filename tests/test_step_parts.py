@@ -624,3 +624,49 @@ def test_a_part_whose_path_goes_with_no_body_leaves_the_tape_of_the_steps_before
         given = normal(k, 3).requires_grad_(), 12
         assert_equal(outcome(program, given, k), outcome(compiled, given, k))
     assert "divided_step" in {reason.code for reason in compiled.reasons}
+
+
+def tagged(xs: Any) -> Any:
+    count = 0
+    for x in xs:
+        if x > 0:
+            x.tag = 2
+        if x > 1:
+            count += 1
+        count += getattr(x, "tag", 0)
+    return count
+
+
+def with_a_list(xs: Any) -> Any:
+    count, h = 0, xs[0] * 0
+    for a, *b in zip(xs, xs * 2, strict=True):
+        if a > 0:
+            count += 1
+        if a < -1:
+            b[0] = h
+        h = h * 0.5 + b[0]
+    return count, h
+
+
+LOG: list[int] = []
+
+
+def refused_with_a_row(xs: Any) -> Any:
+    h, count = xs[0] * 0, 0
+    for x in xs:
+        q = x
+        if x > 0:
+            h = h + 1
+        if x > 1:
+            count += 1
+        if x < -1.8:
+            LOG.append(count)
+    return h, count, q
+
+
+@pytest.mark.parametrize("function", [tagged, with_a_list, refused_with_a_row], ids=lambda f: f.__name__)
+def test_what_parts_do_to_an_element_is_found_by_later_parts(function: Any) -> None:
+    compiled = outlined(function)
+    for k in range(8):
+        xs = normal(k, 60)
+        assert_equal(outcome(function, (xs,), k), outcome(compiled, (xs,), k))

@@ -118,7 +118,7 @@ _MOST_NODES: Final = 30_000
 _MOST_RESTARTS: Final = 4
 """How often the paths may be forgotten because one of them does not go with the others, at most."""
 _MOST_WHOLE: Final = 2
-"""Paths of a step that is not divided into parts though it can be, at most."""
+"""A step that can be divided into parts is divided when it has more paths than this."""
 
 _divided: WeakTable[dict[int, bool]] = WeakTable()
 """Codes of functions -> by lines of their loops: True if the step runs in parts, False if it cannot."""
@@ -130,6 +130,19 @@ def _replaced(x: Any, originals: dict[int, Tensor]) -> Any:
         parts = tuple([_replaced(y, originals) for y in x])
         return parts if any(y is not z for y, z in zip(parts, x, strict=True)) else x
     return originals.get(id(x), x)
+
+
+def _tensors_in(element: Any) -> list[Tensor]:
+    """The tensors in an element: a tensor or a number, or a tuple of such."""
+    if type(element) is tuple:
+        return [x for part in element for x in _tensors_in(part)]
+    return [element] if isinstance(element, Tensor) else []
+
+
+def _has_state(x: Tensor, array: Any, requires_grad: bool, node: Any) -> bool:
+    """Whether a tensor has got more than contents: another tensor of the same element does not have it."""
+    is_moved = x._array is not array or x._requires_grad is not requires_grad or x._node is not node
+    return is_moved or bool(vars(x)) or x._grad is not None or bool(x._hooks)
 
 
 def _taken(steps: list[int]) -> str:
@@ -206,8 +219,14 @@ class LoopRun:
         self.trips: TripCount | None = None
         self.first = self.restarts = self.made = 0
         self.carried: dict[str, Carried] = {}  # by variables; empty until all slots are filled
-        self.body: Any = None  # (graph, places of its inputs, what it carries); () until all parts have run
+        self.has_paths = False  # whether any step was recorded
+        # (graph of a step, places of its inputs, what it carries); None until all parts have run.
+        self.body: tuple[Graph, list[StepValue], list[StepValue]] | None = None
         self.walk: PathWalk
+        self.element_given: Any = None  # to the part that has run last in Python
+        self.rows_given: list[
+            tuple[Tensor, Any, bool, Any]
+        ] = []  # the tensors of the element, and what they were; see `_has_state`
         self.depth = self.recorder.native_depth
         self.loops_around = [*interpreter.loops_around]
         self.is_nested = bool(self.loops_around)
@@ -285,7 +304,7 @@ class LoopRun:
         while True:
             try:
                 self._divide()
-                ended = None if self.body is None else self.recorder.unwatched(partial(quietly, self._follow))
+                ended = None if not self.has_paths else self.recorder.unwatched(partial(quietly, self._follow))
             except Exception as error:
                 stop_for_defect(self.recorder, error)
                 self.kinds.settle()
@@ -302,7 +321,7 @@ class LoopRun:
 
     @property
     def live_outs(self) -> Sequence[str]:
-        """The variables that the part leaves that runs."""
+        """The variables that the current part leaves."""
         return self.parts[self.part].live_outs
 
     def _divide(self) -> None:
@@ -402,7 +421,7 @@ class LoopRun:
         self.grads = [slot.requires_grad for slot in slots]  # of what they hold now
         self.given = tensors  # what the slots hold at first
         self.outside: dict[Any, Any] = {}  # what steps share, where gradients go through the loop
-        self.body = None
+        self.body, self.has_paths = None, False
         self.walk = PathWalk(self.tree, self._shared)
         self.tape = StepsOnTape(self)
         first: dict[int, int] = {}
@@ -574,6 +593,8 @@ class LoopRun:
             may_stay = self.may_stay_outside and way != RETURNS and (way == CONTINUES or not self.loop.items)
             if may_stay and ((outcome.changes and way == CONTINUES) or self._reads_twice(outcome)):
                 return self._stay_outside(stand_ins, live_ins, way, values, left)
+            if way == PROCEEDS and any(_has_state(*row) for row in self.rows_given):
+                raise Refused("a part leaves something in what the loop goes over")
             if outcome.changes:
                 raise Refused(f"{outcome.changes!r} holds other kinds of things after some steps")
             self._add_path(outcome)
@@ -695,6 +716,8 @@ class LoopRun:
         if self.elements is not None:
             number, at = define(stand_ins[0], int(self.arrays[0])), self.elements.at
             given.append(self.of_program(lambda: at(number)))
+            self.element_given = given[0]
+            self.rows_given = [(x, x._array, x._requires_grad, x._node) for x in _tensors_in(given[0])]
         for name in self.parts[self.part].live_ins:
             if name in self.carried:
                 form, slots = self.carried[name]
@@ -755,15 +778,15 @@ class LoopRun:
             raise Refused("an item of a list that is more than joined is a variable, too")
         if self.is_nested and not all(map(self.tree.is_full, self.tree.columns)):
             raise Refused("some steps append to a list, or values decide how many steps do, in a loop in a loop")
+        self.has_paths = True
         if not any(part.is_empty for part in self.tree.parts):
             _, graph, places = body_of(self.tree)
             interpreter.path_nodes += len(graph.nodes)
             if interpreter.path_nodes > _MOST_NODES:
                 raise Refused("there are too many paths, or they are too long")
             self.body = graph, places, self.tree.carried()
-        else:
+        else:  # the parts so far have to go together
             first_parts(self.tree, next(k for k, part in enumerate(self.tree.parts) if part.is_empty))
-            self.body = self.body or ()
         self.walk.note_path()
         self.items.set_columns(self.tree)
         if self.tree.has_gradients:

@@ -82,8 +82,8 @@ class CaptureFrame:
     __slots__ = ("_cells", "_globals", "_kept", "_loops", "_taking_any")
 
     def __init__(self, names: dict[str, Any], cells: dict[str, Any], loops: Sequence[tuple[OutlinedLoop, Any, Any]] = ()) -> None:
-        """names: the globals of the function.  cells: its free variables.  loops: its outlined loops, each with the function of its
-        step."""
+        """names: the globals of the function.  cells: its free variables.  loops: its outlined loops, each with the functions
+        of its step and of its parts."""
         self._loops = loops
         self._globals = names
         self._cells = cells
@@ -169,7 +169,7 @@ class CaptureFrame:
     def item_of_shape(self, owner: Any, key: int) -> Any:
         """`owner.shape[key]`, for a literal key.  If `owner` is a tensor with symbolic sizes, this reads `owner.size(key)`
         instead, so that no new `Size` is created: a loop that reads it in each step is still recognised as repeating the same
-        step."""
+        of its step and of its parts."""
         recorder = active()
         if recorder is not None and (size := recorder.ragged.size(owner, key)) is not ABSENT:
             return size

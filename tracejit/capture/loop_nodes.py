@@ -27,7 +27,7 @@ steps."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -78,9 +78,11 @@ class StepsAsLoop:
         live_ins: Sequence[Tensor],
         elements: int,
         row_major: Sequence[bool],
+        kept: Collection[int],
     ) -> None:
         """moves: how far the position of each node moves from step to step.  live_ins: the tensors that the first step is given,
-        of which the first `elements` are slices.  row_major: whether what the step appends to each list is row-major."""
+        of which the first `elements` are slices.  row_major: whether what the step appends to each list is row-major.  kept: live-ins
+        in whose places one of the last steps may leave what it finds there."""
         self._interpreter = interpreter
         self._live_ins, self._elements, self._row_major = live_ins, elements, row_major
         self._has_tape = not step.takes_gradients
@@ -102,9 +104,11 @@ class StepsAsLoop:
             a.outputs[0]: a for i, a in enumerate(self._step.nodes) if a.node.op.kind is Kind.VIEW and i not in self._moving
         }
         self._slices = {(LIVE_IN, k) for k in range(elements)} | {*self._moving_views}
+        self._kept = kept if any(a.node.op.kind is Kind.GUARD for a in step.nodes) else ()
         self.carried = self._carried()
         self.is_possible = (
             self._is_possible()
+            and not any(k in self._kept and self._is_part_of_what_stays(self._next(k)) for k in self.carried)
             and not self._saves_what_is_written(step)
             and not self._writes_what_was_appended()
             and self._owns_what_it_hands_on()
@@ -126,10 +130,15 @@ class StepsAsLoop:
         return self._step.carried_on[k - self._elements]
 
     def _carried(self) -> list[int]:
-        """The live-ins that the step changes, and that the next step computes with, appends, or hands on to such a place."""
+        """The live-ins that the step changes, and that the next step computes with, appends, or hands on to such a place, or that the last
+        steps, which run, may not change."""
         changed = {k: place for k, place in enumerate(self._step.carried_on, self._elements) if place != (LIVE_IN, k)}
         handed_on = {j for kind, j in changed.values() if kind == LIVE_IN and j in changed}
-        carried = [k for k in changed if (LIVE_IN, k) in self._read or k in handed_on or (LIVE_IN, k) in self._appended]
+        carried = [
+            k
+            for k in changed
+            if k in self._kept or (LIVE_IN, k) in self._read or k in handed_on or (LIVE_IN, k) in self._appended
+        ]
         for k in carried:
             kind, j = changed.get(k, (LIVE_IN, k))
             if kind == LIVE_IN and j >= self._elements and j not in carried:

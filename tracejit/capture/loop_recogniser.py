@@ -340,6 +340,12 @@ class LoopRecogniser:
             return self._difference
         return step.difference_from(self._step) or (self._obstacle or _NOT_ALONE if is_compared else "")
 
+    def _may_be_kept(self, live_ins: Sequence[Tensor], variables: Mapping[str, Any]) -> set[int]:
+        """The live-ins in whose places the last steps, which run, may leave what they find there."""
+        assigned = {id(x) for name, x in variables.items() if name in self._names.sure}
+        assigned -= {id(x) for name, x in variables.items() if name not in self._names.sure}
+        return {k for k, x in enumerate(live_ins) if id(x) not in assigned}
+
     # -- steps that do not run
     def _skip(self, step: LoopStep, moves: Sequence[int], now: LoopEntryState, variables: Mapping[str, Any]) -> bool:
         """Have a node do all steps but the last two, and put what they leave in its places.  False where no node can: then
@@ -348,7 +354,7 @@ class LoopRecogniser:
         assert elements is not None
         interpreter.recorder.performed.append((CONSUMED, None))  # there is no way back from here
         with set_grad_enabled(state.grad_enabled and not step.takes_gradients):
-            ends = self._emit(step, moves, now)
+            ends = self._emit(step, moves, now, variables)
         if ends is None:
             return False
         for k in step.leaves:
@@ -368,7 +374,9 @@ class LoopRecogniser:
         self._close()
         return True
 
-    def _emit(self, step: LoopStep, moves: Sequence[int], now: LoopEntryState) -> list[Tensor] | None:
+    def _emit(
+        self, step: LoopStep, moves: Sequence[int], now: LoopEntryState, variables: Mapping[str, Any]
+    ) -> list[Tensor] | None:
         """Append the node, and items to lists.  Returns what is carried in the end; None where no node can stand for the
         steps."""
         assert self._elements is not None
@@ -379,7 +387,8 @@ class LoopRecogniser:
         row_major = [
             not items or x.newest()._array.flags.c_contiguous for x, items in zip(now.lists, step.collected, strict=True)
         ]
-        loop = StepsAsLoop(self._interpreter, step, moves, now.snapshot.tensors, now.elements, row_major)
+        kept = self._may_be_kept(now.snapshot.tensors, variables) if self._names.branches else set()
+        loop = StepsAsLoop(self._interpreter, step, moves, now.snapshot.tensors, now.elements, row_major, kept)
         count = self._elements.count - (self._elements.last + at)
         slices = self._elements.slices(at, count) if loop.is_possible else None
         results = None if slices is None else loop.emit(slices, count)

@@ -438,7 +438,7 @@ class PathTree:
             return {x for place in places for x in holding.get(place, ())}
 
         def made_of(place: StepValue) -> set[StepValue]:
-            read = {place, *sources.get(place, ())}
+            read = {place, *sources.get(place, ())}  # with what earlier parts have made that of, where a slot still holds it
             return slots_of(read) | slots_of([x for y in read for x in before.get(y, ())])
 
         made = {x: made_of(place) - {x} for x, place in left.items()}
@@ -529,11 +529,11 @@ class PathTree:
         other.shared, other.shared_kinds, other.slots = list(map(place, self.shared)), [*self.shared_kinds], [*self.slots]
         return other
 
-    def clear(self, parts: int = 0) -> None:
+    def clear(self, parts: int | None = None) -> None:
         """Forget all paths, and what they share, but for how many items they append: steps have appended them.  parts: how many a step
-        has from now on; 0: as many as before."""
+        has from now on; by default as many as before."""
         self._forgotten = [*self._forgotten, *[[*map(len, end.items)] for _, end in self.all_paths()]]
-        self.parts = [Segment() for _ in range(parts or len(self.parts))]
+        self.parts = [Segment() for _ in range(len(self.parts) if parts is None else parts)]
         self.kinds, self.paths, self.ends_early = {}, 0, False
         self._changing, self._has_items_with_grad = None, False
         kept = 1 if self.trips is not None and type(self.trips.stop) is tuple else 0  # the number that ends the loop comes first

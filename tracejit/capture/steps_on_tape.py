@@ -35,8 +35,9 @@ class StepsOnTape:
     def __init__(self, run: LoopRun) -> None:
         self.live_ins: dict[int, LiveInNode] = {}
         self._run = run
-        self._prepared: tuple[Any, list[Any]] = (-1, 0), []  # of so many steps, and parts of another one, `_graphs`
-        self._done = (-1, 0)  # the same of the following
+        # (how many steps were made, and parts of another one; what `_graphs` gave then), and the former of what follows.
+        self._prepared: tuple[Any, list[Any]] = (-1, 0), []
+        self._done = (-1, 0)
         self._tensors: dict[int, Tensor] = {}
         self._items: list[list[Tensor]] = []
         self._first = 0  # the sequence number that its nodes come after

@@ -29,6 +29,7 @@ class StoppedLoop:
 
     def __init__(self, run: LoopRun) -> None:
         self._run = run
+        self._element: Any = None  # of the step in the middle of which the recording has stopped
 
     def refuse(self, why: str, way: int | None) -> tuple[int, Any]:
         """Stop the recording, and make the remaining steps in Python.  way: how the last step has ended; None before the first."""
@@ -62,7 +63,7 @@ class StoppedLoop:
         """Make the parts of a step in Python that are still to be made.  elements: this one's too, if no part of it has just run.  done:
         what that has returned.  Returns what the whole step does."""
         run = self._run
-        element = next(elements if done is None else self.remaining(done=False))
+        element = next(elements) if done is None else self._element
         part, (way, values) = (run.part, (PROCEEDS, ())) if done is None else (run.part + 1, done)
         columns: list[list[Any]] = [[] for _ in range(run.loop.items)]
         left: Sequence[str] = () if done is None else run.live_outs
@@ -89,6 +90,7 @@ class StoppedLoop:
             if type(container) in (list, dict):
                 self.original(container, originals, seen)
         values = self.original(values, originals, seen)
+        self._element = self.original(self._run.element_given, originals, seen)
         if way != RETURNS:
             left = len(self._run.live_outs)
             appended = values[left : left + self._run.loop.items]
@@ -154,12 +156,12 @@ class StoppedLoop:
 
     def plain_variables(self, known: dict[int, Tensor]) -> dict[str, Any]:
         result = {}
-        for name, x in self._run.variables.items():
+        for name in dict.fromkeys((*self._run.variables, *self._run.carried)):
             if name in self._run.carried:
                 form, slots = self._run.carried[name]
                 result[name] = put_together(None, form, iter([self._run.value_of_slot(k, known) for k in slots]))
             else:
-                result[name] = self._run.recorder.stands_for(plain(x))
+                result[name] = self._run.recorder.stands_for(plain(self._run.variables[name]))
         for k, slot in enumerate(self._run.tree.slots[: len(self._run.arrays)] if self._run.made or self._run.part else ()):
             name = str(slot.key[1]) if slot.key[0] == "variable" and len(slot.key) == 2 else ""  # that each step assigns to
             if name and result.get(name, UNBOUND) is UNBOUND:

@@ -123,7 +123,8 @@ class VaryingKinds:
             self._run.take(stand_ins[self._slot(name)])
 
     def _concerns(self, name: str, part: int) -> bool:
-        """Whether a part of the step is given a variable, or a place, or leaves one: its paths depend on the kind, or leave it as it is."""
+        """Whether the paths of a part of the step begin with a guard on the kind of a variable, or of a place.  A part that only assigns to
+        it does, too: paths that were recorded before there were several kinds leave the number of the kind as it was."""
         run = self._run
         own = run.parts[part]
         return not run.is_divided or name in run.places or name in own.live_ins or name in own.live_outs

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tracejit.capture.syntax.locate import SCOPES, FunctionNode
 from tracejit.capture.syntax.scopes import names_stored_by
@@ -98,7 +98,8 @@ class LoopNames:
     as positions and in comparisons alone. numbers: targets and `kept` that are computed with, and counters otherwise.  kept:
     stored variables to which each step adds a number, with these numbers (`i += 1`): counters, if they are integers.  bounds:
     counters with the integers that they are compared with (`if t >= 5`).  renewed: stored variables that each step assigns to
-    before it uses them, and that nothing but the body uses.
+    before it uses them, and that nothing but the body uses.  branches: whether steps may leave other things unassigned than
+    the steps before.  sure: if so, the variables that each step assigns to, wherever it ends.
 
     appended: lists that steps append to, and do nothing else with but read the last item.  private: those that are private to the
     function.  in_front: those that get items in front of all others.  last: those of which the body reads the last item.
@@ -114,6 +115,8 @@ class LoopNames:
     last: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
     renewed: tuple[str, ...] = ()
+    sure: tuple[str, ...] = ()
+    branches: bool = False
     in_front: tuple[str, ...] = ()
     shape: Any = None
     kept: tuple[tuple[str, int], ...] = ()
@@ -158,7 +161,7 @@ def loop_names(
     in_front = {name for name in appended if growing[name].in_front}
     groups = {
         "stored": stored, "counters": counters, "appended": appended, "private": appended & lists, "ignored": ignored, "last": last,
-        "numbers": numbers, "renewed": renewed, "in_front": in_front,
+        "numbers": numbers, "renewed": renewed, "in_front": in_front, "sure": {*targets} | _surely_assigned(node.body),
     }  # fmt: skip
     known: dict[str, Any] = {name: tuple(sorted(found)) for name, found in groups.items()}
     bounds = {(name, bound) for part in inside for name in counters | numbers if (bound := _bound(name, part)) is not None}
@@ -166,6 +169,7 @@ def loop_names(
         tuple(targets),
         unpacked,
         **known,
+        branches=any(isinstance(part, (*_BRANCHING, *_LEAVING)) for part in inside),
         shape=_shape(node.target),
         kept=tuple(sorted(kept.items())),
         bounds=tuple(sorted(bounds)),
@@ -481,6 +485,24 @@ def lines_ending_while(node: FunctionNode) -> frozenset[int]:
 def name_uses(name: str, node: ast.AST) -> list[ast.Name]:
     """Where a name stands in a statement or an expression, in functions inside as well."""
     return [part for part in walk(node) if isinstance(part, ast.Name) and part.id == name]
+
+
+_LEAVING: Final = (ast.Break, ast.Continue, ast.Return, ast.Raise, ast.Assert)
+_BRANCHING: Final = (ast.If, ast.Match, ast.Try, ast.TryStar, ast.While, ast.For, ast.With)
+
+
+def _surely_assigned(body: Sequence[ast.stmt]) -> set[str]:
+    """The names to which a body assigns before any statement that may leave it."""
+    names: set[str] = set()
+    for statement in body:
+        if any(isinstance(part, _LEAVING) for part in walk(statement)):
+            break
+        if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign) and statement.value is not None:
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            names.update(
+                [x.id for target in targets for x in walk(target) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)]
+            )
+    return names
 
 
 def _is_renewed(name: str, body: Sequence[ast.stmt]) -> bool:

@@ -19,8 +19,8 @@ of its body; where it does not hold, and the loop has an `else`, the step ends i
 append to is no variable of the step (grown_lists.py): the step returns a tuple of the items that it appends, and all items are put into
 the list after the loop.  Nor is one whose items they store to (stored_lists.py).
 
-A step that branches several times has a path for each combination of outcomes.  So it is there in *parts*, too (step_parts.py):
-functions that run one after another.
+A step that branches several times has a path for each combination of outcomes.  So it is compiled as a sequence of *parts*, too
+(step_parts.py): functions that run one after another.
 
 A step of a loop in a `try` returns the error that it raises, and what its variables hold then, UNBOUND for those that it has not
 assigned to.  The variables get these values where the loop was, and the error is raised there again.

@@ -7,7 +7,8 @@
         hits.append(x)
 
 A step that branches k times, one time after another, has 2 ** k paths; its parts have 2 * k.  A statement counts as branching if both
-sides of a condition in it go on to the next statement, or if it calls a function of the program, which may branch."""
+sides of a condition in it go on to the next statement, or if it calls a function of the program, which may branch: one of the module,
+or a method of `self`.  Branches that are not found so (`model(x)`) stay in the part where they are."""
 
 from __future__ import annotations
 
@@ -39,10 +40,14 @@ def divided(body: Sequence[ast.stmt], names: Collection[str]) -> list[list[ast.s
 
 
 def with_element(parts: Sequence[list[ast.stmt]], element: Sequence[ast.stmt]) -> list[list[ast.stmt]]:
-    """The parts with the assignment of the element, if the loop has elements: all that read it, or the first one, if one assigns to its
-    variables, too."""
+    """The parts with the assignment of the element, if the loop has elements.
+
+    The first part assigns the variables of the element.  Later parts that read them assign them again, which gives tensors and numbers of
+    the same values (LoopRun refuses parts that leave more in such a tensor), unless some part assigns to them; then they are passed on
+    as other variables are."""
     variables = names_stored_by(element)
     is_fixed = variables.isdisjoint(names_stored_by([x for part in parts for x in part]))
+    is_fixed = is_fixed and not any(isinstance(x, ast.Starred) for statement in element for x in walk(statement))  # makes a list
     return [
         [*(element if k == 0 or (is_fixed and not _names_read(part).isdisjoint(variables)) else []), *part]
         for k, part in enumerate(parts)
