@@ -761,21 +761,24 @@ def test_a_loop_over_more_than_can_be_counted_runs_until_it_is_left(function):
 
 @pytest.mark.parametrize("left_at", range(2, 25))
 def test_a_loop_that_is_left_before_a_variable_is_assigned_has_what_the_step_before_has_left(left_at: int) -> None:
-    def program(xs: Any) -> Any:
-        before = first = total = xs[0]
+    def program(xs: Any, goes_on: bool) -> Any:
+        before = found = first = total = xs[0]
         held = {"x": xs[0]}
         for x in xs:
-            if x > 1:
+            if x > 1 and not goes_on:
                 break
+            if x > 1:
+                found = before
             before, first = x * 1, before
             held["x"] = x + total
             total = total * 0.5 + x
-        return before, first, held["x"], total
+        return before, first, found, held["x"], total
 
     xs = tj.tensor([0.01 * k for k in range(24)])
     if left_at < 24:
         xs[left_at] = 2.0
-    compiled = tj.compile(program)
-    for _ in range(3):
-        for expected, found in zip(program(xs), compiled(xs), strict=True):
-            np.testing.assert_allclose(expected.numpy(), found.numpy(), rtol=1e-6)
+    for goes_on in (False, True):
+        compiled = tj.compile(program)
+        for _ in range(3):
+            for expected, found in zip(program(xs, goes_on), compiled(xs, goes_on), strict=True):
+                np.testing.assert_allclose(expected.numpy(), found.numpy(), rtol=1e-6)

@@ -99,7 +99,7 @@ class LoopNames:
     stored variables to which each step adds a number, with these numbers (`i += 1`): counters, if they are integers.  bounds:
     counters with the integers that they are compared with (`if t >= 5`).  renewed: stored variables that each step assigns to
     before it uses them, and that nothing but the body uses.  branches: whether steps may leave other things unassigned than
-    the steps before.  sure: if so, the variables that each step assigns to, wherever it ends.
+    the steps before.  sure: if so, the variables that each step assigns to before it may read them or end.
 
     appended: lists that steps append to, and do nothing else with but read the last item.  private: those that are private to the
     function.  in_front: those that get items in front of all others.  last: those of which the body reads the last item.
@@ -488,20 +488,24 @@ def name_uses(name: str, node: ast.AST) -> list[ast.Name]:
 
 
 _LEAVING: Final = (ast.Break, ast.Continue, ast.Return, ast.Raise, ast.Assert)
-_BRANCHING: Final = (ast.If, ast.Match, ast.Try, ast.TryStar, ast.While, ast.For, ast.With)
+_BRANCHING: Final = (ast.If, ast.IfExp, ast.BoolOp, ast.Match, ast.Try, ast.TryStar, ast.While, ast.For, ast.With)
 
 
 def _surely_assigned(body: Sequence[ast.stmt]) -> set[str]:
-    """The names to which a body assigns before any statement that may leave it."""
+    """The names to which a body assigns before any statement that may read them or leave the body."""
     names: set[str] = set()
+    read: set[str] = set()
     for statement in body:
-        if any(isinstance(part, _LEAVING) for part in walk(statement)):
+        parts = walk(statement)
+        if any(isinstance(part, _LEAVING) for part in parts):
             break
-        if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign) and statement.value is not None:
+        read.update([x.id for x in parts if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Load)])
+        if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            names.update(
-                [x.id for target in targets for x in walk(target) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)]
-            )
+            stored = [
+                x.id for target in targets for x in walk(target) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)
+            ]
+            names.update([name for name in stored if name not in read])
     return names
 
 
