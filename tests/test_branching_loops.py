@@ -1051,3 +1051,15 @@ def test_by_itself_each_while_loop_in_a_step_becomes_a_node(program: Any) -> Non
     compiled = T.compile(program, wait=True)
     agrees(program, lambda k: (normal(k, 3).abs(), 40), compiled=compiled, recordings=6, calls=24)
     assert compiled.stats.piecewise_calls == 0 and not compiled.reasons, compiled.explain()
+
+
+def test_a_bool_that_a_step_decides_is_added_to_a_count() -> None:
+    def program(x: Any, n: int) -> Any:
+        accepted = 0
+        for _ in range(n):
+            x, is_accepted = (x + T.randn(3), True) if T.rand(()) < 0.5 else (x, False)
+            accepted += is_accepted
+        return x, accepted
+
+    compiled = agrees(program, lambda k: (normal(k, 3), 20))
+    assert not compiled.reasons, compiled.explain()

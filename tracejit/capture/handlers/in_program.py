@@ -155,7 +155,7 @@ class InProgramHandlers(Handlers):
 
     def _is_short(self, number: Any) -> bool:
         """Whether a number has at most SHORT bits, as positions and counts do.  If so, that is guarded."""
-        if type(plain(number)) is not int or plain(number).bit_length() > SHORT:
+        if not isinstance(plain(number), int) or plain(number).bit_length() > SHORT:
             return False
         if is_post_program(number) and number._post_program.max_bits > SHORT:
             self.recorder.extracted_numbers.guard_comparison(">", number, -(2**SHORT), True)
