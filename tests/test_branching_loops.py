@@ -1063,3 +1063,30 @@ def test_a_bool_that_a_step_decides_is_added_to_a_count() -> None:
 
     compiled = agrees(program, lambda k: (normal(k, 3), 20))
     assert not compiled.reasons, compiled.explain()
+
+
+def in_numbers(statement: str) -> Any:
+    text = "def f(x, n, T):\n    s, m, u = 0, 7.5, 3\n    for t in range(n):\n        x = x + T.randn(3)\n"
+    text += f"        if x.sum() > 0:\n            s += 1\n        {statement}\n    return s, m, u, x\n"
+    return defined(text)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "s = max(s, 1.5)", "m = min(m, s)", "u = (u + s) >> 2", "u = (s << 3) - (u >> 1)", "u = int(u) + 1", "u = -s & 6 | u ^ s",
+        "m = s ** 2", "u = round(s)", "m = m if m < s else s / 3",
+    ],
+)  # fmt: skip
+def test_numbers_of_several_types_are_computed_in_the_program(statement: str) -> None:
+    function = in_numbers(statement)
+    compiled = agrees(function, lambda k: (normal(k, 3), 20, T), calls=12, recordings=4, exact=False)
+    assert not compiled.reasons, compiled.explain()
+
+
+def test_the_reason_names_the_number_that_the_program_cannot_compute() -> None:
+    function = in_numbers("m = round(m * 0.9, 2)")
+    compiled = outlined(function)
+    for k in range(2):
+        assert_equal(outcome(function, (normal(k, 3), 20, T), k), outcome(compiled, (normal(k, 3), 20, T), k))
+    assert "cannot compute a number that steps change: 'm'" in messages(compiled)

@@ -401,7 +401,7 @@ def written_in_place(box: Any, x: Any) -> Any:
 REFUSED: dict[Any, str] = {
     raising: "the call raised ValueError",
     stopping: "a step changes what it has not made",
-    stopping_in_the_middle: "the program cannot compute a number that steps change",
+    stopping_in_the_middle: "which object a variable holds",
     other_kinds: "'box.h' holds other kinds of things after some steps",
     deleted: "a step deletes an attribute or an item",
     new_attribute: "a step changes what it has not made",

@@ -10,6 +10,7 @@ from tracejit.capture.handlers.symbols import MethodOf
 from tracejit.capture.policies import is_user_instance
 from tracejit.capture.recording.journal import Mark, Topic
 from tracejit.capture.snapshots import Snapshot, calls_in
+from tracejit.core.package_files import PACKAGE_NAME
 from tracejit.replay.ir import Name
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ def _change(run: LoopRun, entered: Mark) -> str:
             calls = calls or _text(effect)
         elif table is not effects.opaque_calls:
             changed = table.get(place) if isinstance(table, dict) else None
-            is_named = is_user_instance(changed) or isinstance(changed, Random)
+            is_own = type(changed).__module__.startswith(f"{PACKAGE_NAME}.")  # says nothing to users
+            is_named = (is_user_instance(changed) and not is_own) or isinstance(changed, Random)
             found = found or (f"a {type(changed).__name__}" if is_named else _ELSE)
     return found or calls
 

@@ -351,7 +351,10 @@ def slot_of(key: tuple[Any, ...], x: Any) -> Slot:
 
 def _end(interpreter: RecordingInterpreter, slot: Slot, x: Any) -> Tensor:
     if slot.holds is not Tensor:
-        return x if isinstance(x, Tensor) else number_tensor(interpreter, x, slot.holds)  # a position is a tensor
+        try:
+            return x if isinstance(x, Tensor) else number_tensor(interpreter, x, slot.holds)  # a position is a tensor
+        except Refused as refusal:
+            raise Refused(f"{refusal}: {str(slot.key[1])!r}") from None
     check_tensor(interpreter, x, slot.key[1])
     return x  # type: ignore[no-any-return]
 

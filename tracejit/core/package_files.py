@@ -10,11 +10,11 @@ import sys
 from types import CodeType, FrameType
 from typing import Final
 
-__all__ = ["CAPTURE", "PACKAGE", "is_own_code", "is_own_frame", "level_of_program", "own_file", "own_folder"]
+__all__ = ["CAPTURE", "PACKAGE", "PACKAGE_NAME", "is_own_code", "is_own_frame", "level_of_program", "own_file", "own_folder"]
 
 # As code objects name it (in a program frozen by PyInstaller files have other paths), with the separator at its end, as all folders here.
 PACKAGE: Final = os.path.join(os.path.dirname(os.path.dirname(sys._getframe().f_code.co_filename)), "")
-_NAME: Final = __name__.partition(".")[0]
+PACKAGE_NAME: Final = __name__.partition(".")[0]
 _GENERATED: Final = ("<tracejit ", "<nest ", "<numba ")
 
 
@@ -37,7 +37,7 @@ def is_own_frame(frame: FrameType) -> bool:
     """Whether a frame is the library's: its code is in a file of the package, or generated for it, as methods of dataclasses are."""
     filename = frame.f_code.co_filename
     if filename.startswith("<"):
-        return filename.startswith(_GENERATED) or str(frame.f_globals.get("__name__")).partition(".")[0] == _NAME
+        return filename.startswith(_GENERATED) or str(frame.f_globals.get("__name__")).partition(".")[0] == PACKAGE_NAME
     return filename.startswith(PACKAGE)
 
 

@@ -33,7 +33,10 @@ from tracejit.tensor import Tensor
 __all__ = ["CHOOSING", "SHORT", "TO_INTEGERS", "WORD", "InProgramHandlers"]
 
 _OPERATIONS = {"+": "add", "-": "sub", "*": "mul", "/": "div"}
-_OF_INTEGERS = {**_OPERATIONS, "//": "floor_divide", "%": "remainder"}
+_OF_INTEGERS = {
+    **_OPERATIONS, "//": "floor_divide", "%": "remainder", "&": "bitwise_and", "|": "bitwise_or", "^": "bitwise_xor",
+    "<<": "bitwise_left_shift", ">>": "bitwise_right_shift",
+}  # fmt: skip
 WORD = 62
 """The program computes integers of at most so many bits, and a sign, without overflow."""
 SHORT = 31
@@ -146,7 +149,7 @@ class InProgramHandlers(Handlers):
         """left <symbol> right.  value: the result in this run.  bits: the most bits that it can have."""
         a, b = self._operand(left), self._operand(right)
         operations = _OF_INTEGERS if type(value) is int else _OPERATIONS
-        if symbol not in operations or a is None or b is None:
+        if symbol not in operations or a is None or b is None or (symbol in ("<<", ">>") and plain(right) > SHORT):
             return None
         if type(value) is int:
             fits = symbol != "/" and (bits <= WORD or (self._is_short(left) and self._is_short(right)))
@@ -170,7 +173,8 @@ class InProgramHandlers(Handlers):
         """left ** right of floats."""
         a, b = self._operand(left), self._operand(right)
         if a is None or b is None or type(value) is not float:
-            return None
+            is_square = type(value) is int and not is_symbolic(right) and right == 2 and isinstance(a, Tensor)
+            return self._computed("mul", a, a) if is_square and self._is_short(left) else None
         a = self._as_float(a)
         if not is_symbolic(right) and right == 2:
             return self._computed("mul", a, a)
@@ -250,6 +254,8 @@ class InProgramHandlers(Handlers):
             return self._computed("sqrt", self._as_float(tensor))
         if function in _OF_C:
             return self._c_function(_OF_C[function], self._as_float(tensor))
+        if function in TO_INTEGERS and type(plain(number)) is int:
+            return tensor
         if function in TO_INTEGERS and number._post_program is not None and type(plain(number)) is float:
             if abs(plain(number)) >= 2.0**WORD:
                 return None
