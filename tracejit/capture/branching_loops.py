@@ -25,7 +25,7 @@ Nested loops are nodes of the path of a step, with a tree of their own; runs of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import FunctionType
@@ -40,22 +40,18 @@ from tracejit.capture.gathered_items import GatheredItems
 from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.handlers.symbols import is_symbolic
 from tracejit.capture.logged_calls import LoggedCalls
-from tracejit.capture.loop_emission import LoopResults, emit_loop, room_for
+from tracejit.capture.loop_result import LoopResult
 from tracejit.capture.loop_steps import LIVE_IN, SHARED, RecordingPoint, StepValue, outside_value
 from tracejit.capture.path_body import body_of, first_parts
 from tracejit.capture.path_tree import (
-    BASE,
     GO,
     OBJECTS,
     OF_SHARED,
-    WAY,
-    LoopRecord,
     NoBody,
     PathTree,
     Slot,
     TripCount,
     identity,
-    requires_grad,
 )
 from tracejit.capture.path_walk import PathWalk
 from tracejit.capture.python_steps import plain_elements, run_steps
@@ -98,10 +94,9 @@ from tracejit.capture.varying_kinds import VaryingKinds
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FROM_NUMPY, int64
 from tracejit.core.floating import quietly
-from tracejit.core.op import REGISTRY, Kind
+from tracejit.core.op import REGISTRY
 from tracejit.core.weak_table import WeakTable
-from tracejit.ir.graph import Body, Graph, Node
-from tracejit.ops.movement.views import detach
+from tracejit.ir.graph import Graph, Node
 from tracejit.tensor import Tensor
 from tracejit.tensor.base import storage_of, wrap
 
@@ -143,12 +138,6 @@ def _has_state(x: Tensor, array: Any, requires_grad: bool, node: Any) -> bool:
     """Whether a tensor has got more than contents: another tensor of the same element does not have it."""
     is_moved = x._array is not array or x._requires_grad is not requires_grad or x._node is not node
     return is_moved or bool(vars(x)) or x._grad is not None or bool(x._hooks)
-
-
-def _taken(steps: list[int]) -> str:
-    """How often steps have taken each path, for users."""
-    counts = ", ".join(map(str, sorted(steps, reverse=True)))
-    return f"{len(steps)} path{'s' * (len(steps) > 1)}, taken {counts} times"
 
 
 def run_outlined_loop(
@@ -359,7 +348,7 @@ class LoopRun:
         """Forget all steps of the node."""
         for tensor in self.states.values():
             tensor._array[...] = self.states_before[id(tensor)]
-        self._restore_places()
+        self.restore_places()
         self.variables = dict(self.variables_before)
         self.items.steps.clear()
         self._fill_slots()
@@ -495,7 +484,7 @@ class LoopRun:
         """The same for code that is not recorded: in a step of another loop, what a stand-in of that stands for."""
         return self.recorder.stands_for(self.object_from_before(number))  # type: ignore[no-any-return]
 
-    def _store_states(self) -> None:
+    def store_states(self) -> None:
         """Bring generators to the states that the steps have left."""
         for k, tensor in self.states.items():
             tensor._array[...] = self.arrays[k]
@@ -529,7 +518,7 @@ class LoopRun:
         """Make a step in Python, and add its path.  Returns what `_after` does."""
         interpreter, recorder = self.interpreter, self.recorder
         try:
-            self._store_states()
+            self.store_states()
             outer = RecordingPoint.of(interpreter)
             guarded = recorder.numbers_guarded()
             states = {id(x): interpreter.values[id(x)] for x in (*self._drawn_from(), *self.states.values())}
@@ -658,7 +647,7 @@ class LoopRun:
 
     def _enter_places(self, stand_ins: Sequence[Tensor]) -> None:
         """Have the step find stand-ins in its places."""
-        self._restore_places()
+        self.restore_places()
         self.entered_values = {}
         for name, place in self.places.items():
             value = self.variables[name]
@@ -669,7 +658,7 @@ class LoopRun:
             place.enter(self.recorder, value)
         self.stores = self.recorder.effects.positions_of(self._targets)  # a call for output begins new stores
 
-    def _restore_places(self) -> None:
+    def restore_places(self) -> None:
         """Have places hold what they did before the loop: later guards on contents refer to that."""
         for name, place in self.places.items():
             place.put(self.values_in_python[name])
@@ -910,11 +899,11 @@ class LoopRun:
         self.made += 1
         if way == CONTINUES and (self.trips is None or self._is_inside()):
             return None
-        self._store_states()
+        self.store_states()
         if self.recorder.stopped:
             return way, self.stopped.plain_result(way)
         try:
-            return self._emit(way)
+            return LoopResult(self).emit(way)
         except (Refused, NoBody) as refusal:
             return self.stopped.refuse(str(refusal), way)
         except Exception as error:
@@ -927,116 +916,18 @@ class LoopRun:
         element, stop = int(self.arrays[0]), plain(self.elements.stop)
         return bool(element < stop if self.trips.step > 0 else element > stop)
 
-    def _emit(self, way: int) -> tuple[int, Any]:
-        """Append the node that stands for all steps, and guards on how they have ended.  Returns the result of the loop.  Raises
-        Refused or NoBody."""
-        interpreter, tree = self.interpreter, self.tree
-        op, graph, places = body_of(tree)
-        carried = tree.carried()
-        if tree.has_gradients:
-            return self._emit_differentiable(way, graph, places)
-        given = {x: self._entered_value(x) for x in carried}
-        operands = [given[x] if x in given else self._without_gradient(tree.shared[x[1]]) for x in places]
-        attributes: dict[str, Any] = {"body": Body(graph), "carried": len(carried)}
-        room = self._room()
-        if room is not None:
-            attributes.update(sliced=0, count=room, reverse=False)
-        ends = {GO: np.array(False), WAY: np.array(way), BASE: np.array(0)}
-        results = [
-            wrap(np.array(self.arrays[x[1]] if x[0] == LIVE_IN else self.objects[x[1]] if x not in ends else ends[x]))
-            for x in carried
-        ]
-        rows = self.items.rows(tree, self.made if room is None else room)
-        named = tuple(sorted(attributes.items()))
-        node = interpreter._append(op, (), tuple(operands), named, (*results, *rows), interpreter._line())
-        interpreter.evaluated[node.outputs[0]] = False
-        self._note_record(node, tuple(tree.names()))
-        return self._after_node(way, dict(zip(carried, results, strict=True)), rows)
-
-    def _emit_differentiable(self, way: int, graph: Graph, places: Sequence[StepValue]) -> tuple[int, Any]:
-        """The same for a loop that gradients go through."""
-        tree, carried = self.tree, self.tree.carried()
-        values = [x for k, slot in enumerate(tree.slots) if slot.requires_grad and (x := self._entered_number(k)) is not None]
-        if len({*values}) < len(values) or not {*tree.shared}.isdisjoint(values):
-            raise Refused("it is given one tensor that requires grad twice")
-        entered = [self.entered_tensor(x) for x in carried]
-        shared = [self.outside[tree.shared[x[1]]] for x in places[len(carried) :]]
-        for tensor in self.states.values():  # the loop is evaluated, from what they were before it
-            tensor._array[...] = self.states_before[id(tensor)]
-        try:
-            results = emit_loop(graph, entered, (), shared, self._room(), False, of_paths=True, made_of=tree.pairs_made_of())
-        finally:
-            self._store_states()
-        self._note_differentiable(results)
-        return self._after_node(way, dict(zip(carried, results.ends, strict=True)), results.collected)
-
-    def _room(self) -> int | None:
-        """How many steps the node has room for; None where it keeps nothing of them."""
-        if self.tree.is_bounded:
-            return room_for(self.made) if self.count is None else min(self.count, room_for(self.made))
-        return self.made if self.tree.is_counted else None
-
-    def _note_record(self, node: Node, names: tuple[Hashable | None, ...], marked: Collection[Hashable] = ()) -> None:
-        """Note what a node stands for, for the paths of a loop around it."""
-        tree = self.tree
-        starts = {slot.key: self._entered_number(k) for k, slot in enumerate(tree.slots)}
-        begun = {tree.slots[k].key: number for k, number in enumerate(self.begun_objects) if number >= 0}
-        record = LoopRecord(tree, starts, begun, names, node.attrs.get("count", 0), marked)
-        self.interpreter.path_trees[node.outputs[0]] = record
-
-    def _note_differentiable(self, results: LoopResults) -> None:
-        """The same for the last node that gradients go through."""
-        names: list[Any] = self.tree.names()
-        node = next(x for x in reversed(self.interpreter.nodes) if x.op.kind is Kind.LOOP)
-        given = [*results.ends, *results.collected]
-        marked = [name for name, x in zip(names, given, strict=True) if x.requires_grad]
-        in_order = [names[k] for k in (*results.order, *range(len(results.order), len(names)))]
-        kept = len(results.history)
-        others = len(node.outputs) - kept - len(names)
-        self._note_record(node, (*[None] * kept, *in_order, *[None] * others), marked)
-
-    def _after_node(self, way: int, at: dict[StepValue, Tensor], rows: Sequence[Tensor]) -> tuple[int, Any]:
-        """Append guards on how the steps have ended, and what they have written.  at: what the loop carries in the end.  Returns the
-        result of the loop."""
-        interpreter, tree = self.interpreter, self.tree
-        if not self.is_nested:
-            texts = [_taken([end.steps for _, end in tree.paths_of(part)]) for part in range(len(tree.parts))]
-            paths = f"{len(texts)} parts, each by {'; '.join(texts)}" if self.is_divided else f"by {texts[0]}"
-            interpreter.remarks.append(f"the loop at {self.line}: {self.made} steps in the recorded call, {paths}")
-        if tree.is_bounded:
-            self.take(at[GO])
-        if not tree.is_counted:
-            self.take(at[WAY])
-        for k in tree.changing_grad():
-            self.take(at[requires_grad(k)])
-        for k, x in self.states.items():
-            write = REGISTRY["write"]
-            operands = [interpreter.values[id(x)], interpreter.values[id(at[LIVE_IN, k])]]
-            interpreter.nodes.append(Node(write, tuple(operands), (), (interpreter._define(x),), interpreter._line()))
-            interpreter.evaluated[interpreter.nodes[-1].outputs[0]] = False
-            interpreter._wrote = interpreter._wrote or id(x) not in interpreter.states
-        self._guard_objects(at)
-        return self._result(way, at, rows)
-
-    def _entered_number(self, k: int) -> int | None:
+    def entered_number(self, k: int) -> int | None:
         """The value of the graph that a slot holds at first; None of one that steps fill."""
         return self.entered[k] if k < len(self.entered) else None
-
-    def _entered_value(self, place: StepValue) -> int:
-        """The value of the graph that the loop is given for what it carries."""
-        entered = self._entered_number(place[1]) if place[0] == LIVE_IN else None
-        if entered is None:
-            entered = self.interpreter.values[id(self._filled(place))]
-        return entered
 
     def entered_tensor(self, place: StepValue) -> Tensor:
         """The tensor that the loop is given for what it carries."""
         k = place[1]
         if place[0] != LIVE_IN:
-            return self._filled(place)
-        return self.states[k] if k in self.states else self.given[k] if k < len(self.given) else self._filled(place)
+            return self.filled(place)
+        return self.states[k] if k in self.states else self.given[k] if k < len(self.given) else self.filled(place)
 
-    def _filled(self, place: StepValue) -> Tensor:
+    def filled(self, place: StepValue) -> Tensor:
         """A tensor of what the loop carries besides what it was given."""
         value, aval = self.tree.initial(place), self.tree.aval_of(place)
         if place[0] == identity(0)[0] and place[1] < len(self.begun_objects):
@@ -1051,72 +942,6 @@ class LoopRun:
         value = tensor._array.item()
         self.interpreter.require(tensor, value)
         return value
-
-    def _without_gradient(self, v: Any) -> int:
-        """A shared value as an operand of the node."""
-        interpreter = self.interpreter
-        if v not in interpreter.requires_grad:
-            return v  # type: ignore[no-any-return]
-        copy = interpreter._append_same(detach, v, wrap(interpreter.defined[v]._array))
-        interpreter.evaluated[copy] = False
-        return copy
-
-    def _guard_objects(self, at: dict[StepValue, Tensor]) -> None:
-        """Guard which objects the slots that are read after the loop hold in the end."""
-        bind, tree = self.interpreter.bind, self.tree
-        holding = [k for k in range(len(tree.slots)) if tree.is_object(k) and self.objects[k] != -1 and self._is_result(k)]
-        for k in holding:
-            self.take(bind(REGISTRY["minimum"], (at[identity(k)], OBJECTS), {}))
-        for n, k in enumerate(holding):
-            for j in holding[:n]:
-                if tree.slots[j].aval == tree.slots[k].aval and min(self.objects[j], self.objects[k]) >= OBJECTS:
-                    self.take(bind(REGISTRY["eq"], (at[identity(j)], at[identity(k)]), {}))
-
-    def _is_result(self, k: int) -> bool:
-        """Whether what a slot holds in the end may be read after the loop."""
-        key: Any = self.tree.slots[k].key
-        if key[0] != "variable":
-            return bool(key[0] == "return")
-        held = k in self.carried[key[1]].slots if key[1] in self.carried else key[1] not in self.fixed
-        return held and key[1] in self.read_after
-
-    def _result(self, way: int, at: dict[StepValue, Tensor], rows: Sequence[Tensor]) -> tuple[int, Any]:
-        """The result of the loop."""
-        tree, slots = self.tree, self.tree.slots
-        known: dict[int, Tensor] = {}
-        read = self.tree.holds_items(range(self.loop.items))
-        held: dict[int, Tensor] = {}
-
-        def value_of_slot(k: int) -> Any:
-            holds, x = slots[k].holds, at[LIVE_IN, k]
-            if holds is bool:
-                return self.take(x)
-            if holds in NUMBERS:
-                return self.recorder.extracted_numbers.define_element(x, holds(self.arrays[k]))
-            if not self._is_result(k):
-                return x
-            number = self.objects[k]
-            before = self.object_from_before(number)
-            if before is None and x.requires_grad and not self.grads[k]:
-                x = detach(x)
-            value = known.setdefault(number, x) if before is None else before
-            if k in read:
-                held[number] = value
-            return value
-
-        by_key = {slot.key: k for k, slot in enumerate(slots)}
-        self.calls.emit(self.items.columns(rows))
-        self.kinds.take_ends(at)
-        self._restore_places()
-        stored = {k for _, end in tree.all_paths() for k in end.left}
-        for name in self.places.keys() & self.carried.keys():
-            if not stored.isdisjoint(self.carried[name].slots):
-                self.places[name].store(self.recorder, self.variable(name, by_key, value_of_slot, self.recorder))
-        if way == RETURNS:
-            leaves = [value_of_slot(k) for key, k in by_key.items() if key[0] == "return"]
-            return way, put_together(self.recorder, self.template, iter(leaves))
-        left = [self.variable(x, by_key, value_of_slot, self.recorder) for x in self.loop.live_outs]
-        return way, self.recorder.mark_created((*left, *self.items.lists(rows, held)))
 
     def variable(self, name: str, by_key: dict[Any, int], value: Callable[[int], Any], recorder: Recorder | None = None) -> Any:
         """What a variable holds in the end.  value: what a slot does.  recorder: None where nothing is recorded any more."""
