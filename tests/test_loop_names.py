@@ -263,3 +263,14 @@ def test_calls_that_may_take_a_tensor_apart_are_told_by_their_names(source: str)
 @pytest.mark.parametrize("source", ["unbind(xs)", "xs.unbind", "xs.unbind(*k)", "xs.unbind(**k)", "xs.unbinds()", "xs.split"])
 def test_any_other_expression_unbinds_nothing(source: str) -> None:
     assert not is_unbind_call(expression(source))
+
+
+def test_a_loop_that_branches_tells_the_variables_that_each_step_assigns_to_before_it_may_end_or_read_them() -> None:
+    found = names("for x in xs:\n    h = f(x)\n    if h > 0: break\n    k = h")
+    assert found is not None and found.branches and found.sure == ("h", "x")
+    found = names("for x in xs:\n    if x > 1: outs = k\n    k = h = f(x)")
+    assert found is not None and found.branches and found.sure == ("h", "x")
+    found = names("for x in xs:\n    n = h if x > 1 else n\n    h = f(x)")
+    assert found is not None and found.branches and found.sure == ("x",)
+    found = names("for x in xs:\n    h = f(x)\n    k = h")
+    assert found is not None and not found.branches and found.sure == ()

@@ -159,9 +159,11 @@ def loop_names(
     ignored = {name for name in lists if not _uses(name, node.body)}
     last = {name for name in appended if any(reads_last(part) == name for part in inside)}
     in_front = {name for name in appended if growing[name].in_front}
+    branches = any(isinstance(part, (*_BRANCHING, *_LEAVING)) for part in inside)
+    sure = {*targets} | _surely_assigned(node.body) if branches else set()
     groups = {
         "stored": stored, "counters": counters, "appended": appended, "private": appended & lists, "ignored": ignored, "last": last,
-        "numbers": numbers, "renewed": renewed, "in_front": in_front, "sure": {*targets} | _surely_assigned(node.body),
+        "numbers": numbers, "renewed": renewed, "in_front": in_front, "sure": sure,
     }  # fmt: skip
     known: dict[str, Any] = {name: tuple(sorted(found)) for name, found in groups.items()}
     bounds = {(name, bound) for part in inside for name in counters | numbers if (bound := _bound(name, part)) is not None}
@@ -169,7 +171,7 @@ def loop_names(
         tuple(targets),
         unpacked,
         **known,
-        branches=any(isinstance(part, (*_BRANCHING, *_LEAVING)) for part in inside),
+        branches=branches,
         shape=_shape(node.target),
         kept=tuple(sorted(kept.items())),
         bounds=tuple(sorted(bounds)),
