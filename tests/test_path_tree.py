@@ -479,7 +479,7 @@ def test_objects_that_two_parts_make_have_different_numbers() -> None:
 
 
 def test_a_result_is_made_of_another_one_that_an_earlier_part_has_made() -> None:
-    def made(*parts: dict[int, tuple[str, int] | str]) -> set[Any]:
+    def pairs_of_results(*parts: dict[int, tuple[str, int] | str]) -> set[Any]:
         """Of slots that parts leave: `"made"` of nothing, or (an operation, of which slot)."""
         tree = tree_of(Tensor, Tensor, Tensor)
         tree.read_after = {"v0", "v1", "v2"}
@@ -494,11 +494,11 @@ def test_a_result_is_made_of_another_one_that_an_earlier_part_has_made() -> None
             path.into(tree, ends, CONTINUES if part == len(parts) - 1 else PROCEEDS, part=part)
         return {(a[1], b[1]) for a, b in tree.made_of()}
 
-    assert made({0: ("mul", 0), 1: ("mul", 0)}) == set()  # of what the slot held before
-    assert made({0: ("mul", 0)}, {1: ("mul", 0)}) == {(0, 1)}
-    assert made({1: ("mul", 0)}, {0: ("mul", 0)}) == set()
-    assert made({0: ("mul", 0)}, {1: ("mul", 0)}, {2: ("mul", 1)}) == {(0, 1), (1, 2), (0, 2)}
-    assert made({0: ("mul", 0)}, {1: ("mul", 0)}, {2: ("mul", 1), 0: "new"}) == {(1, 2)}
+    assert pairs_of_results({0: ("mul", 0), 1: ("mul", 0)}) == set()  # of what the slot held before
+    assert pairs_of_results({0: ("mul", 0)}, {1: ("mul", 0)}) == {(0, 1)}
+    assert pairs_of_results({1: ("mul", 0)}, {0: ("mul", 0)}) == set()
+    assert pairs_of_results({0: ("mul", 0)}, {1: ("mul", 0)}, {2: ("mul", 1)}) == {(0, 1), (1, 2), (0, 2)}
+    assert pairs_of_results({0: ("mul", 0)}, {1: ("mul", 0)}, {2: ("mul", 1), 0: "new"}) == {(1, 2)}
 
 
 def test_a_slot_holds_an_item_that_another_slot_of_the_same_object_gave() -> None:

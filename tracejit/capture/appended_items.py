@@ -25,7 +25,7 @@ from tracejit.tensor.base import wrap
 if TYPE_CHECKING:
     from tracejit.capture.branching_loops import LoopRun
     from tracejit.capture.loop_steps import StepValue
-    from tracejit.capture.path_tree import PathTree
+    from tracejit.capture.path_tree import Column, PathTree
 
 __all__ = ["AppendedItems"]
 
@@ -42,11 +42,11 @@ class AppendedItems:
         self.before: list[list[Any]] = [[] for _ in range(run.loop.items)]
         self.steps: list[list[list[list[tuple[np.ndarray[Any, Any], Any]]]]] = []
         self._run = run
-        self._columns: list[tuple[int, bool, int]] = []  # (list, whether each step has an item, the part that appends it)
+        self._columns: list[tuple[Column, bool]] = []  # each with whether each step has an item
 
     def set_columns(self, tree: PathTree) -> None:
         """Note which columns the body of a tree gives."""
-        self._columns = [(column[0], tree.is_full(column), column[1]) for column in tree.columns]
+        self._columns = [(column, tree.is_full(column)) for column in tree.columns]
 
     def note_step(self, items: Sequence[list[tuple[np.ndarray[Any, Any], Any]]]) -> None:
         """Note what a step has appended to the first lists, or its part; nothing to the others."""
@@ -69,7 +69,7 @@ class AppendedItems:
     def rows(self, tree: PathTree, room: int) -> list[Tensor]:
         """What a node with room for so many steps gives for columns."""
         result = []
-        for (k, part, j), (_, is_full, _) in zip(tree.columns, self._columns, strict=True):
+        for (k, part, j), is_full in self._columns:
             aval, _ = tree.item_kinds[k]
             has = np.zeros(room, bool)
             items = np.zeros((room, *aval.shape), aval.dtype.numpy)
@@ -99,10 +99,10 @@ class AppendedItems:
     def columns(self, rows: Sequence[Tensor]) -> dict[int, tuple[Tensor, Tensor | None]]:
         """By lists that get items, the rows of all columns, in the order of the items, and which of these are items; None if all are.
         rows: see `lists`."""
-        parts: dict[int, list[tuple[Tensor, Tensor | None]]] = {}
+        found: dict[int, list[tuple[Tensor, Tensor | None]]] = {}
         for k, items, has in self._split(rows, len(self._run.parts)):
-            parts.setdefault(k, []).append((items, has))
-        return {k: part[0] if len(part) == 1 else _interleaved(part) for k, part in parts.items()}
+            found.setdefault(k, []).append((items, has))
+        return {k: of_list[0] if len(of_list) == 1 else _interleaved(of_list) for k, of_list in found.items()}
 
     def _object(self, number: Any, held: Mapping[int, Tensor]) -> Tensor | None:
         """What else holds an item; None if nothing does."""
@@ -148,7 +148,9 @@ class AppendedItems:
     def _split(self, outputs: Sequence[Any], parts: int) -> Iterator[tuple[int, Any, Any]]:
         """(list, what there is of a column, which steps have an item: None where all have) for each column of the first parts."""
         remaining = iter(outputs)
-        for k, is_full in [column[:2] for column in self._columns if column[2] < parts]:
+        for (k, part, _), is_full in self._columns:
+            if part >= parts:
+                continue
             yield k, next(remaining), None if is_full else next(remaining)
 
     def _stacked(self, k: int, rows: Tensor, inside: Tensor | None, held: tuple[tuple[int, Tensor], ...]) -> list[StackedItems]:

@@ -58,7 +58,7 @@ from tracejit.capture.python_steps import plain_elements, run_steps
 from tracejit.capture.reasons import make
 from tracejit.capture.row_views import RowView
 from tracejit.capture.snapshots import Snapshot
-from tracejit.capture.step_elements import Elements, header_value, step_elements
+from tracejit.capture.step_elements import Elements, GivenElement, header_value, step_elements
 from tracejit.capture.step_paths import (
     HOLDS_STATE,
     NUMBERS,
@@ -125,19 +125,6 @@ def _replaced(x: Any, originals: dict[int, Tensor]) -> Any:
         parts = tuple([_replaced(y, originals) for y in x])
         return parts if any(y is not z for y, z in zip(parts, x, strict=True)) else x
     return originals.get(id(x), x)
-
-
-def _tensors_in(element: Any) -> list[Tensor]:
-    """The tensors in an element: a tensor or a number, or a tuple of such."""
-    if type(element) is tuple:
-        return [x for part in element for x in _tensors_in(part)]
-    return [element] if isinstance(element, Tensor) else []
-
-
-def _has_state(x: Tensor, array: Any, requires_grad: bool, node: Any) -> bool:
-    """Whether a tensor has got more than contents: another tensor of the same element does not have it."""
-    is_moved = x._array is not array or x._requires_grad is not requires_grad or x._node is not node
-    return is_moved or bool(vars(x)) or x._grad is not None or bool(x._hooks)
 
 
 def run_outlined_loop(
@@ -212,10 +199,7 @@ class LoopRun:
         # (graph of a step, places of its inputs, what it carries); None until all parts have run.
         self.body: tuple[Graph, list[StepValue], list[StepValue]] | None = None
         self.walk: PathWalk
-        self.element_given: Any = None  # to the part that has run last in Python
-        self.rows_given: list[
-            tuple[Tensor, Any, bool, Any]
-        ] = []  # the tensors of the element, and what they were; see `_has_state`
+        self.element_given = GivenElement(None)  # to the part that has run last in Python
         self.depth = self.recorder.native_depth
         self.loops_around = [*interpreter.loops_around]
         self.is_nested = bool(self.loops_around)
@@ -582,7 +566,7 @@ class LoopRun:
             may_stay = self.may_stay_outside and way != RETURNS and (way == CONTINUES or not self.loop.items)
             if may_stay and ((outcome.changes and way == CONTINUES) or self._reads_twice(outcome)):
                 return self._stay_outside(stand_ins, live_ins, way, values, left)
-            if way == PROCEEDS and any(_has_state(*row) for row in self.rows_given):
+            if way == PROCEEDS and self.element_given.has_more_than_contents:
                 raise Refused("a part leaves something in what the loop goes over")
             if outcome.changes:
                 raise Refused(f"{outcome.changes!r} holds other kinds of things after some steps")
@@ -705,8 +689,7 @@ class LoopRun:
         if self.elements is not None:
             number, at = define(stand_ins[0], int(self.arrays[0])), self.elements.at
             given.append(self.of_program(lambda: at(number)))
-            self.element_given = given[0]
-            self.rows_given = [(x, x._array, x._requires_grad, x._node) for x in _tensors_in(given[0])]
+            self.element_given = GivenElement(given[0])
         for name in self.parts[self.part].live_ins:
             if name in self.carried:
                 form, slots = self.carried[name]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["LoopResult"]
 
 
-def _taken(steps: list[int]) -> str:
+def _text_of_paths(steps: list[int]) -> str:
     """How often steps have taken each path, for users."""
     counts = ", ".join(map(str, sorted(steps, reverse=True)))
     return f"{len(steps)} path{'s' * (len(steps) > 1)}, taken {counts} times"
@@ -111,7 +111,7 @@ class LoopResult:
         result of the loop."""
         interpreter, tree = self._run.interpreter, self._run.tree
         if not self._run.is_nested:
-            texts = [_taken([end.steps for _, end in tree.paths_of(part)]) for part in range(len(tree.parts))]
+            texts = [_text_of_paths([end.steps for _, end in tree.paths_of(part)]) for part in range(len(tree.parts))]
             paths = f"{len(texts)} parts, each by {'; '.join(texts)}" if self._run.is_divided else f"by {texts[0]}"
             interpreter.remarks.append(f"the loop at {self._run.line}: {self._run.made} steps in the recorded call, {paths}")
         if tree.is_bounded:

@@ -585,17 +585,14 @@ class PathTree:
         if not any(items for _, items in ends):
             return []
         pairs = self._slots_of_one_object()
-
-        def is_same(x: StepValue, y: StepValue) -> bool:
-            return x == y or (x[0] == y[0] == LIVE_IN and (min(x[1], y[1]), max(x[1], y[1])) in pairs)
-
         holding: set[int] = set()
         while True:
             found = {
                 k
                 for end, items in ends
                 for k in range(len(self.slots))
-                if ((x := end.left.get(k, (LIVE_IN, k)))[0] == LIVE_IN and x[1] in holding) or any(is_same(x, y) for y in items)
+                if ((x := end.left.get(k, (LIVE_IN, k)))[0] == LIVE_IN and x[1] in holding)
+                or any(_may_be_one(x, y, pairs) for y in items)
             }
             if found <= holding:
                 keys = {k: self.slots[k].key for k in sorted(holding)}
@@ -612,7 +609,7 @@ class PathTree:
                 (i, j)
                 for places in left
                 for (i, x), (j, y) in combinations(zip(slots, places, strict=True), 2)
-                if x == y or (x[0] == y[0] == LIVE_IN and (min(x[1], y[1]), max(x[1], y[1])) in pairs)
+                if _may_be_one(x, y, pairs)
             }
             if found <= pairs:
                 return pairs
@@ -716,6 +713,11 @@ class PathTree:
     def kind_of(self, place: StepValue) -> ValueKind:
         """The same, and whether it requires grad."""
         return self.aval_of(place), place[0] == LIVE_IN and self.slots[place[1]].requires_grad
+
+
+def _may_be_one(x: StepValue, y: StepValue, pairs: Collection[tuple[int, int]]) -> bool:
+    """Whether one tensor may stand at two places.  pairs: of slots that may hold one, the smaller number first."""
+    return x == y or (x[0] == y[0] == LIVE_IN and (min(x[1], y[1]), max(x[1], y[1])) in pairs)
 
 
 def _differs(node: StepNode) -> str:

@@ -24,7 +24,7 @@ from tracejit.tensor import Tensor
 if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
 
-__all__ = ["Elements", "header_value", "step_elements"]
+__all__ = ["Elements", "GivenElement", "header_value", "step_elements"]
 
 _MOST: Final = 2**62
 """Integers that elements may come to, at most: numbers of programs have 64 bits."""
@@ -48,6 +48,33 @@ class Elements:
         if is_symbolic(self.start) or is_symbolic(self.stop):
             return None
         return len(range(self.start, self.stop, self.step))
+
+
+class GivenElement:
+    """The element that a step is given: a tensor or a number, or a tuple of such."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self._before = [(x, x._array, x._requires_grad, x._node) for x in _tensors_in(value)]
+
+    @property
+    def has_more_than_contents(self) -> bool:
+        """Whether the step has left something in a tensor that another tensor of the same contents does not have."""
+        return any(
+            x._array is not array
+            or x._requires_grad is not requires_grad
+            or x._node is not node
+            or vars(x)
+            or x._grad is not None
+            or x._hooks
+            for x, array, requires_grad, node in self._before
+        )
+
+
+def _tensors_in(element: Any) -> list[Tensor]:
+    if type(element) is tuple:
+        return [x for part in element for x in _tensors_in(part)]
+    return [element] if isinstance(element, Tensor) else []
 
 
 def header_value(pattern: Any, values: Iterator[Any], call: Callable[[Any, list[Any], dict[str, Any]], Any]) -> Any:

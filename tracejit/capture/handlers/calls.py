@@ -364,9 +364,6 @@ class CallHandlers(Handlers):
         except NotConvertible as error:
             recorder.stop(error.code, error.detail)
             return function
-        for _, step, parts_of_step in loops:
-            for part in (step, *parts_of_step):
-                recorder.mark_created(part)
         frame = CellType(CaptureFrame(function.__globals__, cells, loops))
         closure = tuple(frame if name == CAPTURE else cells[name] for name in code.co_freevars)
         converted = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
@@ -385,13 +382,15 @@ class CallHandlers(Handlers):
         if lines is None or outlined is None:
             return convert(code, names), []
 
-        def made(part: CodeType) -> FunctionType:
+        def function_of(part: CodeType) -> FunctionType:
             step = FunctionType(part, names, function.__name__, None, tuple([cells[x] for x in part.co_freevars]))
             step.__qualname__, step.__module__ = function.__qualname__, function.__module__
             self.branching_lines[part] = lines
-            return step
+            return self.recorder.mark_created(step)  # type: ignore[no-any-return]
 
-        return outlined.code, [(loop, made(loop.code), [made(part.code) for part in loop.parts]) for loop in outlined.loops]
+        return outlined.code, [
+            (loop, function_of(loop.code), [function_of(part.code) for part in loop.parts]) for loop in outlined.loops
+        ]
 
     def _guard_function(self, function: FunctionType) -> None:
         """Guard the code and the defaults of an outside function; note where its closure cells are."""

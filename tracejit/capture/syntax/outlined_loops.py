@@ -377,7 +377,7 @@ class _Loop:
         taken = [*([_ELEMENT] if isinstance(loop, ast.For) else []), *given]
         arguments = ast.arguments([], [ast.arg(x) for x in taken], None, [], [], None, [])
         function = ast.FunctionDef(self.node.name, arguments, ended, [], None)
-        set_location(function, body[0])  # a part begins where its first statement is
+        set_location(function, body[0])
         located = Located(function, self.located.class_name, self.located.flags)
         code = compiled_as(self.code, copy.deepcopy(located))
         declare(code, located)
