@@ -188,13 +188,14 @@ def test_what_the_table_says_happens(row: tuple[str, str, str], loaded: Callable
         assert stats.compiled_calls == stats.piecewise_calls == 0
 
 
-def test_a_while_loop_that_values_end_is_a_path_for_each_number_of_steps(loaded: Callable[[str], ModuleType]) -> None:
+def test_a_while_loop_that_values_end_is_a_node_once_calls_have_differed(loaded: Callable[[str], ModuleType]) -> None:
     module = loaded(EXAMPLES + "\n\ndef halved(h):\n    while h.norm() > 1:\n        h = h / 2\n    return h\n")
     newton, halved = tracejit.compile(module.newton, wait=True), tracejit.compile(module.halved, wait=True)
     for n in (3, 6, 12, 24):
         newton(tracejit.ones(2, 4, dtype=tracejit.float64), n * 1000)
         assert_equal([halved(tracejit.ones(4) * n)], [module.halved(tracejit.ones(4) * n)])
-    assert (newton.stats.traces, newton.stats.compiled_calls) == (1, 3) and halved.stats.traces == 4
+    assert (newton.stats.traces, newton.stats.compiled_calls) == (1, 3) and halved.stats.traces == 3
+    assert halved.stats.compiled_calls == 1 and not halved.reasons, halved.explain()
 
 
 def test_a_list_of_tensors_has_a_recording_for_each_length(loaded: Callable[[str], ModuleType]) -> None:

@@ -323,6 +323,50 @@ def growing_loop(m: Maker) -> None:
             m.assign(f"T.stack({items}) if {items} else {x}")
 
 
+def descending_loop(m: Maker) -> None:
+    """A loop that takes a gradient in each step, most of which make the leaf for the next one."""
+    x = m.tensor(lambda t: t.dtype.is_floating_point and 0 < t.numel() < 9)
+    if x is None:
+        return
+    leaf, slope, loss, best, rate, kept, i = [m.name(k) for k in "vvvvnci"]
+    tests = [
+        f"{slope}.sum() > {m.floating()}", f"{loss}.item() < 2", "T.rand(()) < 0.4", f"{i} > 1", f"{rate} < 0.1", f"{best} is not None",
+        f"{leaf}.max() > 0",
+    ]  # fmt: skip
+    moves = [
+        f"{leaf} = ({leaf} - {rate} * {slope}).detach().requires_grad_()", f"{leaf} = ({leaf} * 0.9).detach().requires_grad_()",
+        f"{leaf} = {leaf}.detach() - {rate} * {slope}\n{leaf}.requires_grad_()",
+    ]  # fmt: skip
+    changes = [
+        *moves, f"{best} = {leaf}.detach()", f"{best} = {leaf}", f"{best} = {leaf}.detach().clone()", f"{best} = {slope}",
+        f"{kept}.append({leaf}.detach())", f"{kept}.append({leaf}.detach().clone())", f"{kept}.append({loss}.item())", f"{rate} *= 0.5",
+        "break", "continue", f"with T.no_grad():\n    {leaf} -= 0.1 * {slope}", f"{leaf}.grad = {slope}", f"{kept}.append({leaf})",
+    ]  # fmt: skip
+    body = [
+        f"{loss} = ({leaf} * {leaf}).sum() + {m.pick([f'{leaf}.sin()', f'({leaf} * {x})', leaf])}.sum()",
+        f"({slope},) = T.autograd.grad({loss}, [{leaf}])",
+    ]
+    for _ in range(m.choose.randint(1, 3)):
+        body.append(f"if {m.pick(tests)}:")
+        for text in m.choose.sample(changes, m.choose.randint(1, 2)):
+            body += indented(text.split("\n"))
+        if m.chance(0.3):
+            body += ["else:", *indented(m.pick(changes).split("\n"))]
+    if m.chance(0.7):
+        body += m.pick(moves).split("\n")
+    begin = m.pick([f"{x}.detach().clone().requires_grad_()", f"{x}.detach().requires_grad_()"])
+    lines = [
+        f"{leaf}, {slope}, {best}, {rate}, {kept} = {begin}, {x} * 1, {m.pick(['None', x])}, 0.2, []",
+        f"for {i} in range({m.choose.randint(2, 9)}):",
+        *indented(body),
+    ]
+    m.for_torch = False
+    m.not_replayed("values decide the paths of steps")
+    if write_compound(m, lines):
+        m.names += [leaf, slope, kept]
+        m.emit(m.pick([f"{rate} = {loss}.item()", f"{rate} = float({loss})", f"{slope} = {loss} * 2", f"{leaf} = {leaf} * 2"]))
+
+
 def loop_of_several_branches(m: Maker) -> None:
     """A loop whose steps branch several times, one time after another, and hand on what they have found."""
     x = m.tensor(lambda t: t.dtype.is_floating_point and 0 < t.numel() < 9)
@@ -562,7 +606,7 @@ SIMPLE: Sequence[tuple[float, Writer]] = (
 )  # fmt: skip
 STATEMENTS: Sequence[tuple[float, Writer]] = (
     *SIMPLE, (7, branch), (1.5, early_return), (5, for_loop), (2.5, while_loop), (1.2, attempt), (1, match_statement), (3, grad_mode),
-    (3, inner_function), (2, tensor_loop), (2.5, growing_loop), (2, loop_of_several_branches),
+    (3, inner_function), (2, tensor_loop), (2.5, growing_loop), (2, loop_of_several_branches), (1.5, descending_loop),
 )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tracejit.autograd.compiled import CompiledNode
 from tracejit.autograd.engine import GradientSink, hooks_after, run_backward
-from tracejit.autograd.tape import Node, edge_of, is_tensor, mark_written
+from tracejit.autograd.tape import Node, edge_of, is_tensor, mark_written, wanted_edge
 from tracejit.core.floating import is_refusal, quietly
 from tracejit.core.interpreter import state
 from tracejit.core.overlap import refuse_overlap
@@ -139,7 +139,7 @@ def backward(
         for x in chosen:
             if not x.is_leaf:  # as PyTorch does: the pass, and later ones, add to its `.grad`
                 x.retain_grad()
-        sink = GradientSink(None, [edge_of(x) for x in chosen])
+        sink = GradientSink(None, [wanted_edge(x) for x in chosen])
         run_backward(edges, cotangents, sink, retain_graph=retain, create_graph=create_graph, wrap=_WRAP[0])
         for x in leaves:
             g = sink.received.get((id(x), 0))
@@ -284,7 +284,7 @@ def grad(
     for i, x in enumerate(wanted):
         if not x.requires_grad:
             raise RuntimeError(f"grad(): input {i} does not require grad; call requires_grad_() on it before the computation")
-    sink = GradientSink(None, map(edge_of, wanted))
+    sink = GradientSink(None, map(wanted_edge, wanted))
     run_backward(
         edges,
         cotangents,
@@ -294,7 +294,7 @@ def grad(
         wrap=_WRAP[0],
     )
     results: list[Any] = []
-    for i, (target, index) in enumerate(map(edge_of, wanted)):  # a node that was taken apart has other positions now
+    for i, (target, index) in enumerate(map(wanted_edge, wanted)):  # a node that was taken apart has other positions now
         g = sink.received.get((id(target), index))
         if g is None:
             if not allow_unused:

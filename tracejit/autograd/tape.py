@@ -25,7 +25,7 @@ from tracejit.ops.movement.views import detach
 __all__ = [
     "AFTER", "RETAIN", "AccumulateGrad", "DataStorage", "LiveInNode", "LoopNode", "Node", "OpNode", "SelectiveNode", "Storage",
     "class_of", "edge_of", "edges_behind_freed", "install", "is_tensor", "leads_elsewhere", "make_tensor", "mark_written",
-    "move_before", "move_retained", "next_sequence", "shown", "with_contents",
+    "move_before", "move_retained", "next_sequence", "shown", "wanted_edge", "with_contents",
 ]  # fmt: skip
 
 next_sequence = itertools.count().__next__
@@ -80,6 +80,16 @@ def edge_of(tensor: Any) -> tuple[Any, int]:
     """Where the gradient of `tensor` goes: (node, output position), or (leaf tensor, 0)."""
     node = tensor._node
     return (tensor, 0) if node is None else node.output_edge(tensor._index)
+
+
+def wanted_edge(tensor: Any) -> tuple[Any, int]:
+    """The same where the gradient of `tensor` is asked for: what stands for a leaf gets what arrives at the leaf."""
+    node, index = edge_of(tensor)
+    if isinstance(node, Node) and node.stands_for_leaf:
+        (edge,) = node.edges
+        assert edge is not None
+        return edge
+    return node, index
 
 
 def move_retained(before: Node | None, position: int, node: Node, index: int = 0) -> None:

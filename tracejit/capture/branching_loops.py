@@ -35,6 +35,7 @@ import numpy as np
 
 from tracejit.capture.appended_items import AppendedItems
 from tracejit.capture.call_sites import user_line
+from tracejit.capture.carried_leaves import CarriedLeaves
 from tracejit.capture.defects import stop_for_defect
 from tracejit.capture.gathered_items import GatheredItems
 from tracejit.capture.handlers.stand_ins import plain
@@ -47,6 +48,7 @@ from tracejit.capture.path_tree import (
     GO,
     OBJECTS,
     OF_SHARED,
+    Leaf,
     NoBody,
     PathTree,
     Slot,
@@ -97,6 +99,7 @@ from tracejit.core.floating import quietly
 from tracejit.core.op import REGISTRY
 from tracejit.core.weak_table import WeakTable
 from tracejit.ir.graph import Graph, Node
+from tracejit.ops.movement.views import detach
 from tracejit.tensor import Tensor
 from tracejit.tensor.base import storage_of, wrap
 
@@ -196,6 +199,7 @@ class LoopRun:
         self.first = self.restarts = self.made = 0
         self.carried: dict[str, Carried] = {}  # by variables; empty until all slots are filled
         self.has_paths = False  # whether any step was recorded
+        self.leaves = CarriedLeaves(self)
         # (graph of a step, places of its inputs, what it carries); None until all parts have run.
         self.body: tuple[Graph, list[StepValue], list[StepValue]] | None = None
         self.walk: PathWalk
@@ -360,6 +364,7 @@ class LoopRun:
         self.kinds = VaryingKinds(self)
         self.carried = {}
         carried: dict[str, Carried] = {}
+        self.leaves.begun = {}
         self.unbound: set[str] = set()  # live-in variables without a value, until a step has given them one
         if self.trips is not None:
             slots.append(Slot(("element",), Aval((), int64), int))
@@ -367,6 +372,8 @@ class LoopRun:
         self._find_places()
         for name in [*[name for name in loop.live_ins if name in loop.live_outs], *self.places]:
             value = self.variables[name]
+            if name in loop.detached and isinstance(value, Tensor) and value.requires_grad:
+                value = detach(value)
             leaves: list[Any] = []
             in_place = self.places[name].only_in_place if name in self.places else name in loop.only_in_place
             if in_place and isinstance(value, Tensor):
@@ -382,6 +389,8 @@ class LoopRun:
                 slot, tensor = self._slot_for(key, x)
                 slots.append(slot)
                 tensors.append(tensor)
+                if slot.holds is Leaf:
+                    self.leaves.begun[len(slots) - 1] = x
         key, joined = (self.function.__code__, loop.line), [is_joined for _, is_joined in self.lists]
         self.tree = PathTree(key, slots, self.trips, self.count, self.read_after, joined, self.is_nested)
         if self.elements is not None and self.trips is not None and is_symbolic(self.elements.stop):
@@ -398,8 +407,9 @@ class LoopRun:
         self.walk = PathWalk(self.tree, self._shared)
         self.tape = StepsOnTape(self)
         first: dict[int, int] = {}
-        self.objects = [first.setdefault(id(x), k) if self.tree.is_object(k) else -1 for k, x in enumerate(tensors)]
-        self.begun: dict[int, Tensor] = {k: tensors[k] for k in self.objects if k >= 0}
+        objects = [self.leaves.begun.get(k, x) for k, x in enumerate(tensors)]
+        self.objects = [first.setdefault(id(x), k) if self.tree.is_object(k) else -1 for k, x in enumerate(objects)]
+        self.begun: dict[int, Tensor] = {k: objects[k] for k in self.objects if k >= 0}
         self.begun_objects = [*self.objects]
         self.made = 0  # steps
         self.template: Any = None
@@ -416,12 +426,16 @@ class LoopRun:
                 self.objects.append(-1)
                 self.grads.append(False)
         self.carried = carried
+        if why := self.leaves.why_not_begin():
+            raise Refused(why)
 
     def _slot_for(self, key: tuple[Any, ...], x: Any) -> tuple[Slot, Tensor]:
         """A slot for a tensor or a number of a variable, and the tensor of what it holds at first.  Raises Refused."""
         if isinstance(x, Tensor):
             check_tensor(self.interpreter, x, key[1])
             requires, aval = x.requires_grad, Aval(x._array.shape, FROM_NUMPY[x._array.dtype])
+            if requires and key[1] in self.leaves.variables:
+                return Slot(key, aval, Leaf), detach(x)
             return Slot(key, aval, Tensor, requires, requires, requires and x.is_leaf), x
         holds = type(plain(x))
         return Slot(key, Aval((), NUMBERS[holds]), holds), number_tensor(self.interpreter, x, holds)
@@ -453,7 +467,9 @@ class LoopRun:
         number = self.objects[k]
         if number not in known:
             before = self.real_object(number)
-            if before is None:
+            if before is None and holds is Leaf:
+                before = wrap(self.arrays[k].copy()).requires_grad_()
+            elif before is None:
                 before = self.tape.tensors()[k] if self.grads[k] else wrap(self.arrays[k])
             known[number] = before
         return known[number]
@@ -522,6 +538,7 @@ class LoopRun:
         """Make a step that is given these stand-ins."""
         interpreter, recorder = self.interpreter, self.recorder
         try:
+            self.leaves.begin_step(stand_ins)
             begin = RecordingPoint.of(interpreter)
             live_ins = [interpreter.values[id(x)] for x in stand_ins]
             self._enter_places(stand_ins)
@@ -562,12 +579,19 @@ class LoopRun:
         try:
             if isinstance(before, str):
                 raise Refused(before)
-            outcome = describe_path(self, begin, entered, live_ins, way, values, left, before)
+            outcome = describe_path(self, begin, entered, self.leaves.live_ins(live_ins), way, values, left, before)
+            if outcome.new_leaves:
+                self._note_leaves(outcome.new_leaves)
+                self._take_back(outer, stand_ins, states, guarded)
+                return self._with_leaves()
             may_stay = self.may_stay_outside and way != RETURNS and (way == CONTINUES or not self.loop.items)
-            if may_stay and ((outcome.changes and way == CONTINUES) or self._reads_twice(outcome)):
+            stays = self._reads_twice(outcome) or self.leaves.are_from_outside or outcome.has_views_of_leaf
+            if may_stay and ((outcome.changes and way == CONTINUES) or stays):
                 return self._stay_outside(stand_ins, live_ins, way, values, left)
             if way == PROCEEDS and self.element_given.has_more_than_contents:
                 raise Refused("a part leaves something in what the loop goes over")
+            if outcome.has_views_of_leaf:
+                raise Refused("a step leaves a view of a leaf that was made before the loop")
             if outcome.changes:
                 raise Refused(f"{outcome.changes!r} holds other kinds of things after some steps")
             self._add_path(outcome)
@@ -581,6 +605,21 @@ class LoopRun:
         self._assign(outcome)
         self.kinds.settle()
         return self._after(way)
+
+    def _note_leaves(self, names: Collection[str]) -> None:
+        """Note that these variables hold leaves.  Raises Refused where the steps so far cannot be made again."""
+        if self.is_divided or self.calls.are_any or (self.is_nested and self.made):
+            raise Refused(f"{min(names)!r} is a leaf that requires grad after some steps alone")
+        self.leaves.variables.update(names)
+
+    def _with_leaves(self) -> tuple[int, Any] | None:
+        """Begin again, with slots of leaves.  Returns what `_after` does."""
+        self.made = 0
+        try:
+            self._begin_again()
+        except Refused as refusal:
+            return self.stopped.refuse(str(refusal), None)
+        return None
 
     @property
     def may_stay_outside(self) -> bool:
@@ -673,7 +712,7 @@ class LoopRun:
         self.recorder.keep += result
         known: dict[int, Tensor] = {}
         for k, x in enumerate(result):
-            if self.tree.is_object(k):
+            if self.tree.is_object(k) and self.tree.slots[k].holds is not Leaf:
                 before = self.real_object(self.objects[k])
                 real = known.setdefault(self.objects[k], x if before is None else before)
                 if x._array is real._array:  # what it saves on the tape is changed where the memory is
@@ -711,7 +750,7 @@ class LoopRun:
             return self.take(stand_in)
         if holds in NUMBERS:
             return self.recorder.extracted_numbers.define_element(stand_in, holds(self.arrays[k]))
-        return stand_in
+        return self.leaves.given[k] if holds is Leaf else stand_in
 
     def slot_made(self, name: str) -> int | None:
         """The slot of a variable that had no value before the loop; None before a step has given it one."""

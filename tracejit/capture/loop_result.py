@@ -11,7 +11,7 @@ import numpy as np
 from tracejit.capture.loop_emission import LoopResults, emit_loop, room_for
 from tracejit.capture.loop_steps import LIVE_IN, StepValue
 from tracejit.capture.path_body import body_of
-from tracejit.capture.path_tree import BASE, GO, OBJECTS, WAY, LoopRecord, identity, requires_grad
+from tracejit.capture.path_tree import BASE, GO, OBJECTS, WAY, Leaf, LoopRecord, identity, requires_grad
 from tracejit.capture.step_paths import NUMBERS, Refused, put_together
 from tracejit.capture.syntax.pieces import RETURNS
 from tracejit.core.op import REGISTRY, Kind
@@ -181,7 +181,9 @@ class LoopResult:
                 return x
             number = self._run.objects[k]
             before = self._run.object_from_before(number)
-            if before is None and x.requires_grad and not self._run.grads[k]:
+            if before is None and holds is Leaf and number not in known:
+                x = detach(x).requires_grad_()
+            elif before is None and x.requires_grad and not self._run.grads[k]:
                 x = detach(x)
             value = known.setdefault(number, x) if before is None else before
             if k in read:

@@ -36,8 +36,29 @@ from tracejit.ir.graph import Literal, Node
 from tracejit.tensor import Tensor
 
 __all__ = [
-    "BASE", "GO", "HAS_ITEM", "MOST_PATHS", "NUMBER", "OBJECTS", "OF_SHARED", "TRUTH", "WAY", "Column", "LoopNode", "LoopRecord",
-    "NoBody", "PathEnd", "PathTree", "Segment", "Slot", "TripCount", "identity", "item_place", "requires_grad", "sources_on_path",
+    "BASE",
+    "GO",
+    "HAS_ITEM",
+    "MOST_PATHS",
+    "NUMBER",
+    "OBJECTS",
+    "OF_SHARED",
+    "TRUTH",
+    "WAY",
+    "Column",
+    "Leaf",
+    "LoopNode",
+    "LoopRecord",
+    "NoBody",
+    "PathEnd",
+    "PathTree",
+    "Segment",
+    "Slot",
+    "TripCount",
+    "identity",
+    "item_place",
+    "requires_grad",
+    "sources_on_path",
     "with_places",
 ]  # fmt: skip
 
@@ -72,6 +93,10 @@ Column = tuple[int, int, int]
 _OF_SLOTS: Final = (LIVE_IN, identity(0)[0], requires_grad(0)[0])
 
 
+class Leaf:
+    """What a slot holds of a leaf that requires grad (carried_leaves.py): its contents."""
+
+
 class NoBody(Exception):
     """There is no loop node for these paths.  The message says why, for users."""
 
@@ -80,8 +105,8 @@ class NoBody(Exception):
 class Slot:
     """key: ("element",), ("variable", name, which of its parts and kinds), ("kind", name), ("state", a variable or the id of its tensor),
     or ("return", number); equal slots of two trees have equal keys.  aval: of what it holds.  holds: the type of that: Tensor, int,
-    float or bool; object of a state.  requires_grad: whether some tensors that it holds do; begins_with_grad: whether the first one does,
-    if there is one; begins_as_leaf: whether that is a leaf, too."""
+    float or bool; object of a state; Leaf (carried_leaves.py).  requires_grad: whether some tensors that it holds do; begins_with_grad:
+    whether the first one does, if there is one; begins_as_leaf: whether that is a leaf, too."""
 
     key: tuple[Hashable, ...]
     aval: Aval
@@ -696,7 +721,7 @@ class PathTree:
 
     def is_object(self, slot: int) -> bool:
         """Whether a slot holds a tensor of the program's, so that it matters which object it is."""
-        return self.slots[slot].holds is Tensor
+        return self.slots[slot].holds in (Tensor, Leaf)
 
     def aval_of(self, place: StepValue) -> Aval:
         """What is known of what is carried."""

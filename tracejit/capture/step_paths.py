@@ -17,7 +17,7 @@ from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.handlers.symbols import concretise
 from tracejit.capture.loop_steps import LIVE_IN, LOCAL, SHARED, RecordingPoint, StepNode, StepValue, describe_step
 from tracejit.capture.other_effects import does_more, what_has_changed
-from tracejit.capture.path_tree import LoopNode, LoopRecord, PathEnd, Slot
+from tracejit.capture.path_tree import Leaf, LoopNode, LoopRecord, PathEnd, Slot
 from tracejit.capture.recording.journal import Mark
 from tracejit.capture.recording.selections import joined_nodes
 from tracejit.capture.row_views import RowView
@@ -29,7 +29,7 @@ from tracejit.core.dtypes import FROM_NUMPY, bool_, float64, int64
 from tracejit.core.op import REGISTRY, Kind
 from tracejit.ir.graph import Graph, Node
 from tracejit.ops.movement.copies import clone
-from tracejit.ops.movement.views import select
+from tracejit.ops.movement.views import detach, select
 from tracejit.passes.functionalise import functionalise
 from tracejit.tensor import Tensor
 
@@ -48,6 +48,7 @@ NUMBERS: Final[dict[type, Any]] = {int: int64, float: float64, bool: bool_}
 """Types of numbers that slots hold, with the dtypes of their tensors."""
 HOLDS_STATE: Final = object
 """What the slot of a generator's state holds."""
+
 _MOST_PARTS: Final = 64
 """Parts of a tuple that steps carry on, at most."""
 _WORD: Final = 63
@@ -62,7 +63,9 @@ class Refused(Exception):
 class StepOutcome:
     """path, end: see path_tree.py.  contents: what slots hold after the step, if it has put something else there.  grads: which
     of these require grad.  items: what it has appended to each list.  changes: a variable that is of another kind than before the
-    step; "" if there is none."""
+    step; "" if there is none.
+    has_views_of_leaf: whether it has left a view of the contents of a leaf, and that may be one from before the loop.
+    new_leaves: variables that hold leaves after it (carried_leaves.py), of which that was not known before."""
 
     path: list[StepNode]
     end: PathEnd
@@ -70,6 +73,8 @@ class StepOutcome:
     grads: dict[int, bool] = field(default_factory=dict)
     items: list[list[np.ndarray[Any, Any]]] = field(default_factory=list)
     changes: str = ""
+    has_views_of_leaf: bool = False
+    new_leaves: Collection[str] = ()
 
 
 class _Value(NamedTuple):
@@ -229,7 +234,8 @@ def describe_path(
     if run.gathered.holds_item((values, *in_places.values())):
         raise Refused("a step leaves an item of the list that it goes over: leave `item.clone()`")
     run.kinds.note_ends(begin.values, [*values, *in_places.values()] if way != RETURNS else [])
-    left, appended, changes = _left_in_slots(run, way, values, in_places)
+    left, appended, changes = _left_in_slots(run, begin, way, values, in_places)
+    new = run.leaves.new_in(begin, left)
     ends = [_end(interpreter, slot, x) for slot, x in left]
     appended = [[_item(run, k, x) for x in column] for k, column in enumerate(appended)]
     if logged:
@@ -243,7 +249,13 @@ def describe_path(
         slot.key in run.kinds.rows or (slot.key[0] == "variable" and slot.key[1] not in run.read_after) for slot, _ in left
     ]
     joined = [k >= len(run.lists) or run.lists[k][1] for k, column in enumerate(appended) for _ in column]
-    path = _Path(run, begin, live_ins, ends, rows, passing, joined)
+    path = _Path(
+        run, begin, live_ins, ends, rows, passing, joined, [slot.holds is Leaf or slot.key[1] in new for slot, _ in left]
+    )
+    if new:
+        return StepOutcome([], PathEnd(way, {}), new_leaves=new)
+    if why := run.leaves.why_not(path.nodes):
+        raise Refused(why)
     for x in (*ends, *rows):
         if any((x if x._base is None else x._base) is y for y in run.states.values()):
             raise Refused("a step leaves a tensor that it writes to, or a view of it, in a variable")
@@ -257,7 +269,8 @@ def describe_path(
     outcome = StepOutcome(path.nodes, PathEnd(way, {}, items, (*path.copied_ends, *path.copies)))
     outcome.changes = changes
     known = {slot.key: k for k, slot in enumerate(slots)}
-    for (slot, _), tensor, place in zip(left, ends, path.ends, strict=True):
+    for (slot, _), tensor, made in zip(left, ends, path.ends, strict=True):
+        place = path.given_leaves.get(made, made) if slot.holds is Leaf else made
         k = known.get(slot.key)
         if k is None:
             k = len(slots)
@@ -265,7 +278,7 @@ def describe_path(
         elif slots[k].kind != slot.kind or (slot.key in unbound and slot.holds is not Tensor):
             outcome.changes = str(slot.key[1])
             continue
-        if slot.holds is Tensor and place[0] == LIVE_IN and not run.tree.is_object(place[1]):
+        if slot.holds in (Tensor, Leaf) and place[0] == LIVE_IN and not run.tree.is_object(place[1]):
             raise Refused(f"{slot.key[1]!r} becomes the tensor of a number")
         if slot.holds is Tensor and place[0] == SHARED and run.is_nested:
             raise Refused(f"{slot.key[1]!r} becomes a tensor from before the loop, which is in another one")
@@ -277,16 +290,18 @@ def describe_path(
         outcome.contents[k] = run.states[k]._array.copy()
     outcome.items = [[x._array for x in column] for column in appended]
     run.item_roots += [x._base for column in appended[: len(run.lists)] for x in column if x._base is not None]
-    of_tensors = [x for x, (slot, _) in zip(path.ends, left, strict=True) if slot.holds is Tensor]
+    of_tensors = [x for x, (slot, _) in zip(path.ends, left, strict=True) if slot.holds in (Tensor, Leaf)]
     tensors = [x for k, column in enumerate(outcome.end.items) for x in column if run.tree.item_kinds[k][1] is Tensor]
     held = [x for k, column in enumerate(outcome.end.items) for x in column if run.is_held(k)]
-    _check_memory(path.nodes, [*of_tensors, *tensors], held)
+    roots = _check_memory(path.nodes, [*of_tensors, *tensors], held, path.leaves)
+    has_views = any(roots[x] in path.copies_of_leaves for x in (*of_tensors, *tensors) if x not in path.given_leaves)
+    outcome.has_views_of_leaf = has_views and run.leaves.are_from_before
     run.tree.takes_gradients = run.tree.takes_gradients or path.takes_gradients
     return outcome
 
 
 def _left_in_slots(
-    run: LoopRun, way: int, values: Any, in_places: Mapping[str, Any]
+    run: LoopRun, begin: RecordingPoint, way: int, values: Any, in_places: Mapping[str, Any]
 ) -> tuple[list[tuple[Slot, Any]], list[Any], str]:
     """(slots that a step leaves something in, with that; for each list, what it appends; a variable that has become of another kind)."""
     left: list[tuple[Slot, Any]] = []
@@ -298,12 +313,14 @@ def _left_in_slots(
         if run.template is not None and run.template != form:
             raise Refused("steps return different kinds of things")
         run.template = form
-        left += [(slot_of(("return", n), x), x) for n, x in enumerate(leaves)]
+        left += [(run.leaves.slot(begin, slot_of(("return", n), x), x), x) for n, x in enumerate(leaves)]
     else:
         names = run.live_outs
         variables.update(zip(names, values, strict=False))
         rows += values[len(names) :]
     for name, x in variables.items():
+        if name in run.loop.detached and not run.is_divided and isinstance(x, Tensor) and x.requires_grad:
+            x = detach(x)
         if (of_its_kind := run.kinds.end_slots(name, x)) is not None:
             left += of_its_kind
             continue
@@ -322,7 +339,7 @@ def _left_in_slots(
             else:
                 changes = name
         elif form is not None and type(x) is not tuple:
-            left.append((slot_of(("variable", name), x), x))
+            left.append((run.leaves.slot(begin, slot_of(("variable", name), x), x), x))
         elif type(x) in _PRIMITIVE and not has_slot and x is not UNBOUND:
             if name in run.unbound - run.loop.passed:
                 raise Refused(f"{name!r} is a {type(x).__name__} after a step, and may have no value")
@@ -350,7 +367,7 @@ def slot_of(key: tuple[Any, ...], x: Any) -> Slot:
 
 
 def _end(interpreter: RecordingInterpreter, slot: Slot, x: Any) -> Tensor:
-    if slot.holds is not Tensor:
+    if slot.holds not in (Tensor, Leaf):
         try:
             return x if isinstance(x, Tensor) else number_tensor(interpreter, x, slot.holds)  # a position is a tensor
         except Refused as refusal:
@@ -378,8 +395,9 @@ def _item(run: LoopRun, k: int, x: Any) -> Tensor:
 class _Path:
     """The nodes of a step as a path: without writes, and nested loops with their trees.
 
-    ends, items: the places of what the step leaves, and of items for lists.  written: what tensors from before the step hold after it,
-    by their slots."""
+    ends, items: the places of what the step leaves, and of items for lists.  leaves: those of leaves among the former.  given_leaves: the
+    slots of leaves that it was given, by their places; copies_of_leaves: the places of their contents.  written: what tensors from before
+    the step hold after it, by their slots."""
 
     def __init__(
         self,
@@ -390,9 +408,10 @@ class _Path:
         rows: Sequence[Tensor],
         passing: Sequence[bool],
         joined: Sequence[bool],
+        leaves: Sequence[bool],
     ) -> None:
-        """passing: which of `ends` are for the next steps alone.  joined: which of `rows` are for lists that are joined alone.  Raises
-        Refused."""
+        """passing: which of `ends` are for the next steps alone.  joined: which of `rows` are for lists that are joined alone.  leaves:
+        which of `ends` are leaves.  Raises Refused."""
         self._run, self._interpreter = run, run.interpreter
         left = [v for x in (*ends, *rows) if (v := self._interpreter.value_of(x)) is not None]
         recorded = joined_nodes(self._interpreter, begin.mark.nodes, left)
@@ -409,7 +428,7 @@ class _Path:
             oldest=begin.values,
             recorded=recorded,
         )
-        if step is None or step.leaves:
+        if step is None or not all(leaves[k] for k in step.leaves):
             raise Refused("a step reads what an earlier one has made, or leaves a leaf that requires grad")
         if step.takes_gradients and any(x.tree.has_gradients for x in nested.values()):
             raise Refused("a step takes gradients through a loop in it")
@@ -420,6 +439,10 @@ class _Path:
         places = dict(zip([x.number for x in asked], step.carried_on[len(ends) :], strict=True))
         self._nested, self._places = nested, places
         self._same: dict[StepValue, StepValue] = {}  # a place -> the one that has the same value
+        copies = run.leaves.path_of_copies(sum(len(a.outputs) for a in step.nodes))
+        self.copies_of_leaves = {a.outputs[0] for a in copies[::2]}
+        self.given_leaves = {a.outputs[0]: (LIVE_IN, k) for k, a in zip(run.leaves.given, copies[1::2], strict=True)}
+        self._same.update({slot: leaf for leaf, slot in self.given_leaves.items()})
         tensors = self._tensors_written(recorded)
         nodes = self._with_writes(step.nodes)
         self.written: dict[int, StepValue] = {k: (LIVE_IN, k) for k, x in run.states.items() if any(x is y for y in tensors)}
@@ -429,12 +452,13 @@ class _Path:
             self._same, self.written = same, written
             path = self._path(nodes, has_parts=True)
         assert path is not None
-        self.nodes = path
+        self.nodes = [*copies, *path]
         self.takes_gradients = step.takes_gradients
         self.ends = list(map(self._place, step.carried_on[: len(ends)]))
         self.items = [self._place(column[0]) for column in step.collected]
         if any(a.node.op.kind is Kind.WRITE for a in self.nodes):
             self._make_pure()
+        self.leaves = [x for x, is_leaf in zip(self.ends, leaves, strict=True) if is_leaf]
         self.copied_ends = self._copy_views(self.ends, passing)
         self.copies = self._copy_views(self.items, joined)
         self._run.viewed += [
@@ -655,9 +679,12 @@ class _Path:
                 raise Refused("a step writes to a tensor that shares memory with another one")
 
 
-def _check_memory(path: Sequence[StepNode], places: Sequence[StepValue], items: Sequence[StepValue]) -> None:
-    """Raises Refused where a step leaves a view of what it was given, two views of one tensor, or an item that it has not made, or has
-    appended twice.  places: of all tensors that it leaves and appends.  items: those for lists that are more than joined."""
+def _check_memory(
+    path: Sequence[StepNode], places: Sequence[StepValue], items: Sequence[StepValue], leaves: Sequence[StepValue]
+) -> dict[StepValue, StepValue]:
+    """Raises Refused where a step leaves a view of what it was given, two views of one tensor, an item that it has not made, or has
+    appended twice, or a leaf to which something else refers.  places: of all tensors that it leaves and appends.  items: those for lists
+    that are more than joined.  leaves: those that require grad.  Returns what each of them is a view of; itself where it is none."""
     views = {a.outputs[0]: a.operands[0] for a in path if a.node.op.kind is Kind.VIEW}
 
     def root(x: Any) -> Any:
@@ -671,5 +698,8 @@ def _check_memory(path: Sequence[StepNode], places: Sequence[StepValue], items: 
             raise Refused("a step leaves a view of what it was given")
         if x[0] == LOCAL and roots.setdefault(root(x), x) != x:
             raise Refused("a step leaves two views of one tensor")
+    if any(sum(root(x) == root(y) for y in places) > 1 for x in leaves):
+        raise Refused("a step leaves a leaf that requires grad twice")
     if any(x[0] != LOCAL for x in items) or len({*items}) < len(items):
         raise Refused("an item of a list that is more than joined is there twice, or from before the step")
+    return {x: root(x) for x in places}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tracejit.capture.handlers.base import ABSENT
 from tracejit.capture.handlers.effects import MethodCall
 from tracejit.capture.handlers.stand_ins import plain
+from tracejit.capture.path_tree import Leaf
 from tracejit.capture.python_steps import elements_without_end, run_steps
 from tracejit.capture.step_paths import put_together
 from tracejit.capture.syntax.loops import UNBOUND
@@ -100,7 +101,9 @@ class StoppedLoop:
         for k, x in enumerate(stand_ins):
             if self._run.tree.is_object(k):
                 before = self._run.real_object(self._run.objects[k])
-                known.setdefault(self._run.objects[k], x if before is None else before)
+                stand_in = self._run.leaves.given.get(k, x)
+                if self._run.tree.slots[k].holds is not Leaf or stand_in is not x:
+                    known.setdefault(self._run.objects[k], stand_in if before is None else before)
         return self.steps_in_python(self.remaining(), (way, values), known)
 
     def originals(self, stand_ins: Sequence[Tensor]) -> dict[int, Any]:

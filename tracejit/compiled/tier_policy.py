@@ -58,6 +58,7 @@ recording_turn = Turn()
 
 _DIVERGENCES_TO_SPLIT: Final = 6  # divergences at branches before a function is split into pieces
 _STEPS_TO_SPLIT: Final = 16  # with so many runs of a branch in a loop, one divergence there is enough
+_STEPS_TO_OUTLINE: Final = 4  # the same for a loop that can be outlined
 _SHAPES_TO_SPLIT: Final = 3  # of a recursion
 _CALLS_OF_NEW_SIZE: Final = 4
 _CALLS_BEFORE_WARNING: Final = 12  # eager calls
@@ -343,6 +344,9 @@ class TierPolicy:
                 self.accounts.discourage()
                 self._diagnostics.note(make("branching_loop", worst.text(), worst.where))
             return False
+        few = [x for x in branches if divergence is not None and x.where == divergence.where and x.runs >= _STEPS_TO_OUTLINE]
+        if divergence is not None and few and self._outline(divergence, few):
+            return True
         divergences = self._diagnostics.divergences.of_branches()
         enough = min(_DIVERGENCES_TO_SPLIT, max(3, len(self._table.paths) - 2))
         if sum(x.count for x in divergences) < enough or not self.accounts.is_wasteful():

@@ -87,6 +87,9 @@ _ELEMENT: Final = f"{OUTLINED}element__"
 _WAY: Final = f"{OUTLINED}way__"
 _VALUES: Final = f"{OUTLINED}values__"
 _ERROR: Final = f"{OUTLINED}error__"
+_CONTENTS: Final = ("item", "tolist", "detach")
+"""Methods of a tensor without arguments that do not depend on whether it requires grad."""
+_TO_NUMBER: Final = ("float", "int", "bool")
 _SUSPENDING: Final = (ast.Yield, ast.YieldFrom, ast.Await)
 
 
@@ -113,7 +116,8 @@ class OutlinedLoop:
     has_elements: whether it is a `for` loop.  is_watched: whether it is in a `try`, or in a `with` that may
     swallow errors.  branches: whether it is around one of the lines; other loops in steps are outlined in case that values decide how
     many steps they have.  line: of its header.  parts: those of the step, if it branches several times.  passed: the live-in variables of
-    these that are none of the step: parts assign to them before others read them."""
+    these that are none of the step: parts assign to them before others read them.  detached: those of `live_outs` that no step reads before
+    it assigns to them, and of which nothing but the contents is read after the loop: `loss.item()`."""
 
     code: CodeType
     live_ins: tuple[str, ...]
@@ -128,6 +132,7 @@ class OutlinedLoop:
     line: int
     parts: tuple[StepPart, ...] = ()
     passed: frozenset[str] = frozenset()
+    detached: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +259,7 @@ class _Loop:
             return None
         unread = names_stored_by(body) & outliner.local - {*left}
         lost = {name for name in unread if not name.startswith(OUTLINED)}
+        detached = frozenset(left) - outliner.exposed_and_assigned(body)[0] - self._read_with_graph(bound)
         self._replace(number, given, left, items, lost)
         return OutlinedLoop(
             step,
@@ -269,6 +275,7 @@ class _Loop:
             loop.lineno,
             parts,
             frozenset([name for part in parts for name in part.live_ins]) - {*given},
+            detached,
         )
 
     def _returns_through_finally(self) -> bool:
@@ -328,6 +335,29 @@ class _Loop:
                         visit(x, inside if field == "body" else renewed)
 
         visit(self.node, frozenset())
+        return names
+
+    def _read_with_graph(self, bound: Collection[str]) -> set[str]:
+        """The variables of which code besides the loop may read more than contents, or that functions in this one share.  bound: names
+        that are none of builtins."""
+        names = {*self.code.co_cellvars}
+
+        def visit(part: ast.AST) -> None:
+            if part is self.loop:
+                return
+            match part:
+                case ast.Call(ast.Attribute(ast.Name(), attr), [], []) if attr in _CONTENTS:
+                    return
+                case ast.Call(ast.Name(function), [ast.Name()], []) if function in _TO_NUMBER and function not in bound:
+                    return
+                case ast.Name(ctx=ast.Load()):
+                    names.add(part.id)
+            for x in ast.iter_child_nodes(part):
+                visit(x)
+
+        visit(self.node)
+        for x in getattr(self.loop, "orelse", ()):
+            visit(x)
         return names
 
     def _parts(
