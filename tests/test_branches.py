@@ -25,7 +25,7 @@ CALLS = 5
 @pytest.fixture(autouse=True)
 def no_outlined_loops(monkeypatch: pytest.MonkeyPatch) -> None:
     """What follows where loops cannot be nodes of the program as a whole (tests/test_branching_loops.py has those that can)."""
-    monkeypatch.setattr(TierPolicy, "_outline", lambda *_: False)
+    monkeypatch.setattr(TierPolicy, "_outline", lambda *_, **__: False)
     monkeypatch.setattr(branches, "may_be_outlined", lambda *_: False)
 
 

@@ -30,7 +30,7 @@ _files = itertools.count()
 @pytest.fixture(autouse=True)
 def no_outlined_loops(monkeypatch: pytest.MonkeyPatch) -> None:
     """What follows where loops cannot be nodes of the program as a whole (tests/test_branching_loops.py has those that can)."""
-    monkeypatch.setattr(TierPolicy, "_outline", lambda *_: False)
+    monkeypatch.setattr(TierPolicy, "_outline", lambda *_, **__: False)
     monkeypatch.setattr(branches, "may_be_outlined", lambda *_: False)
 
 

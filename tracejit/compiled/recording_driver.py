@@ -241,6 +241,8 @@ class RecordingDriver:
             if recording.reason.code == "recording_defect":
                 report_defect(self._diagnostics.name, "record", InternalError(recording.reason.message))
             return
+        if not is_instance and self._policy.outlines_instead(recording):
+            return
         if self._options.fullgraph and recording.opaque_calls:
             policy.reject(recording.opaque_calls[0])
         paths, backend = self._table.paths, self._options.backend or config.backend

@@ -345,7 +345,7 @@ class TierPolicy:
                 self._diagnostics.note(make("branching_loop", worst.text(), worst.where))
             return False
         few = [x for x in branches if divergence is not None and x.where == divergence.where and x.runs >= _STEPS_TO_OUTLINE]
-        if divergence is not None and few and self._outline(divergence, few):
+        if divergence is not None and few and self._outline(divergence, few, is_needed=False):
             return True
         divergences = self._diagnostics.divergences.of_branches()
         enough = min(_DIVERGENCES_TO_SPLIT, max(3, len(self._table.paths) - 2))
@@ -353,6 +353,20 @@ class TierPolicy:
             return False
         by_line = {branch.where: branch for branch in branches}
         return self._split(divergences[0], [by_line.get(x.where, Branch.at(x.where)) for x in divergences])
+
+    def outlines_instead(self, recording: Recording) -> bool:
+        """Whether the next recording has loops as nodes that this one, which is not compiled yet, has as so many steps as values have
+        decided: another call has another number of them."""
+        if self._is_fullgraph or not self.may_outline:
+            return False
+        branches = [
+            x
+            for x in recording.branches
+            if x.runs >= _STEPS_TO_OUTLINE and not x.is_fixed and (x.ends_while or x.alternations == 1) and x.is_in_loop()
+            if not any(site.code is not None and is_step(site.code) for site in x.sites)
+        ]
+        divergence = Divergence("exit", "a value", branches[0].where, branches[0].values) if branches else None
+        return divergence is not None and self._outline(divergence, branches, is_needed=False)
 
     def split_or_reject(self, recording: Recording, reason: Reason) -> None:
         """A recording has stopped because steps of a loop branch differently: run in pieces, or record less often."""
@@ -366,9 +380,10 @@ class TierPolicy:
             self.accounts.discourage()
             self.reject(reason)
 
-    def _outline(self, divergence: Divergence, branches: Sequence[Branch]) -> bool:
+    def _outline(self, divergence: Divergence, branches: Sequence[Branch], is_needed: bool = True) -> bool:
         """Outline the loops around `branches` in recordings from now on, so that each is one node of the program
-        (capture/branching_loops.py).  Returns False if nothing would change."""
+        (capture/branching_loops.py).  is_needed: whether the function runs in pieces if that fails.  Returns False if nothing would
+        change."""
         if not self.may_outline:
             return False
         before = dict(self.branching_lines)
@@ -379,7 +394,7 @@ class TierPolicy:
                     self.branching_lines[code] = self.branching_lines.get(code, frozenset()) | {site.line}
         if self.branching_lines == before:
             return False
-        self._outlined_for = divergence, branches
+        self._outlined_for = divergence, branches if is_needed else ()
         self._retire(self._table.drop_all())
         self.accounts.forgive()
         return True

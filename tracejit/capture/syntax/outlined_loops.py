@@ -54,7 +54,6 @@ from tracejit.capture.syntax.pieces import (
     ExitRewriter,
     NoPiece,
     Outliner,
-    has_loop_around,
     loops_around,
     outermost_loops,
     own_statements,
@@ -162,9 +161,12 @@ def function_of_step(code: CodeType) -> CodeType:
 
 
 def may_be_outlined(code: CodeType, line: int, names: dict[str, Any] | None) -> bool:
-    """Whether a line is in a loop of a function with a source.  names: the globals of the function."""
+    """Whether a line is in a loop of a function with a source, over anything but items that are written there.  names: the globals of
+    the function."""
     try:
-        return not is_step(code) and has_loop_around(code, line, names)
+        if is_step(code) or not isinstance(node := locate(code, names).node, ast.FunctionDef):
+            return False
+        return any(not _is_written_out(x) for loop in outermost_loops(node.body) for x in loops_around(loop, line))
     except (NotConvertible, RecursionError):
         return False
 
@@ -194,6 +196,9 @@ def outline_loops(code: CodeType, located: Located, lines: Collection[int], name
     while waiting:
         loop = waiting.pop(0)
         branches = any(loops_around(loop, line) for line in lines)
+        if _is_written_out(loop):
+            waiting += outermost_loops(loop.body)
+            continue
         if not branches and not (is_step(code) and isinstance(loop, ast.For) and _goes_over_range(loop.iter)):
             continue
         made = _Loop(code, located, names, loop, branches).outlined(len(outlined))
@@ -202,6 +207,11 @@ def outline_loops(code: CodeType, located: Located, lines: Collection[int], name
         elif branches:  # then one inside of it may be
             waiting += outermost_loops(loop.body)
     return outlined
+
+
+def _is_written_out(loop: ast.For | ast.While) -> bool:
+    """Whether a loop goes over a list or tuple whose items are in its header: they are a few, and mostly of different kinds."""
+    return isinstance(loop, ast.For) and isinstance(loop.iter, ast.Tuple | ast.List)
 
 
 def _goes_over_range(header: ast.expr) -> bool:
