@@ -409,6 +409,81 @@ def test_a_loop_that_can_neither_be_outlined_nor_cut_is_recorded_twice_and_has_o
     assert compiled.stats.traces == 2 and {x.code: n for x, n in compiled.reasons.items()} == {"outlined_loop": 1}
 
 
+def converges(x: T.Tensor) -> T.Tensor:
+    while (x * x).sum() > 1:
+        x = x * 0.75
+    return x
+
+
+def breaks(x: T.Tensor) -> T.Tensor:
+    for _ in range(50):
+        x = x * 0.75
+        if x.sum() < 1:
+            break
+    return x
+
+
+@pytest.mark.parametrize("function", [converges, breaks])
+def test_a_loop_that_a_value_ends_is_a_node_of_the_second_recording_and_serves_any_number_of_steps(function: Any) -> None:
+    compiled = T.compile(function, wait=True)
+    for k in range(2, 12):
+        x = T.ones(3) * 2.0**k
+        assert T.equal(compiled(x), function(x))
+    stats = compiled.stats
+    assert (stats.traces, stats.compiled_calls, stats.programs_compiled) == (2, 8, 1), compiled.explain()
+
+
+def test_a_loop_of_three_steps_is_recorded_step_by_step() -> None:
+    compiled = T.compile(converges, wait=True)
+    for _ in range(3):
+        compiled(T.ones(3))
+    assert (compiled.stats.traces, compiled.stats.compiled_calls) == (1, 2), compiled.explain()
+    assert "loop" not in compiled.explain(verbose=True)
+
+
+class Walker:
+    def __init__(self) -> None:
+        self.x = T.zeros(2)
+        self.seen: list[float] = []
+
+    def step(self) -> None:
+        self.x = self.x + 0.3 * T.randn(2)
+        self.seen.append(self.x.norm().item())
+
+
+def test_a_loop_that_a_value_ends_and_that_cannot_be_a_node_runs_in_pieces() -> None:
+    def walk() -> tuple[T.Tensor, int]:
+        walker = Walker()
+        while not walker.seen or walker.seen[-1] < 2:
+            walker.step()
+        return walker.x, len(walker.seen)
+
+    compiled = T.compile(walk, wait=True)
+    for k in range(30):
+        results = []
+        for f in (walk, compiled):
+            T.manual_seed(k)
+            results.append(f())
+        assert T.equal(results[0][0], results[1][0]) and results[0][1] == results[1][1]
+    assert compiled.stats.piecewise_calls > 15 and compiled.stats.traces <= 8, compiled.explain()
+    assert {reason.code for reason in compiled.reasons} == {"outlined_loop"}, compiled.explain()
+
+
+def test_a_loop_over_items_that_are_written_in_its_header_is_recorded_step_by_step() -> None:
+    def applied(x: T.Tensor) -> T.Tensor:
+        for function in (T.sin, T.cos, T.exp, T.tanh, T.sigmoid):
+            x = function(x)
+            if x.sum() > 2.5:
+                break
+        return x
+
+    compiled = T.compile(applied, wait=True)
+    for k in range(8):
+        x = T.ones(3) * (k % 2)
+        assert T.allclose(compiled(x), applied(x))
+    assert compiled.stats.traces == 2 and not compiled.reasons, compiled.explain()
+
+
 def test_paths_that_serve_as_many_calls_as_they_are_worth_are_recorded_as_they_come() -> None:
     @T.compile
     def drawn(x: T.Tensor, seed: int) -> T.Tensor:

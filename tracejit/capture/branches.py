@@ -102,10 +102,10 @@ class Branch:
         if len(self.values) < _SHOWN and (value := repr(outcome)) not in self.values:
             self.values.append(value)
 
-    def has_run_long(self, nodes: int, may_outline: bool) -> bool:
-        """Whether a recording with so many nodes is to be given up because of this branch.  may_outline: whether the next recording
-        may outline the loop around it."""
-        if may_outline:
+    def has_run_long(self, nodes: int, gives_up_soon: bool) -> bool:
+        """Whether a recording with so many nodes is to be given up because of this branch.  gives_up_soon: whether the loop
+        around it may be a node of the next recording, or run in pieces."""
+        if gives_up_soon:
             least = _LONG_OUTLINED if self.alternates else _LONGER_OUTLINED if self.ends_while else _LONGEST_OUTLINED
             return self.runs >= _RUNS_OUTLINED and nodes >= least
         return self.runs >= _RUNS and nodes >= (_LONG if self.alternates else _LONGER if self.ends_while else math.inf)
@@ -170,12 +170,12 @@ class Recursion:
 class Branches:
     """The branches of one recording.
 
-    may_give_up: whether they may end the recording; if not, they are only counted.  may_outline: whether the next recording may outline
-    loops.  recursion: of functions that call themselves."""
+    may_give_up: whether they may end the recording; if not, they are only counted.  gives_up_soon: whether few steps of a loop are
+    enough for that.  recursion: of functions that call themselves."""
 
     def __init__(self, unwatched: Callable[[Callable[[], bool]], bool]) -> None:
         """unwatched: calls a function that is not a part of the recorded call."""
-        self.may_give_up = self.may_outline = False
+        self.may_give_up = self.gives_up_soon = False
         self.recursion = Recursion()
         self._unwatched = unwatched
         self._branches: dict[tuple[Any, ...], Branch] = {}  # by the current instructions of the frames
@@ -202,8 +202,8 @@ class Branches:
         branch.add(outcome)
         if not self.may_give_up or branch.is_fixed:
             return ""
-        may_outline = self.may_outline and branch.has_run_long(nodes, True) and self._unwatched(branch.is_in_loop)
-        return branch.text() if branch.has_run_long(nodes, may_outline) else ""
+        gives_up_soon = self.gives_up_soon and branch.has_run_long(nodes, True) and self._unwatched(branch.is_in_loop)
+        return branch.text() if branch.has_run_long(nodes, gives_up_soon) else ""
 
     def note_call(self, code: CodeType) -> None:
         """Note that the user's code calls a function.  code: its instrumented code."""

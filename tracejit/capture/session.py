@@ -431,7 +431,7 @@ def record(
     earlier: Earlier | None = None,
     follows_rows: bool = False,
     may_give_up: bool = False,
-    may_outline: bool = False,
+    gives_up_soon: bool = False,
     is_shallow: bool = False,
     branching_lines: Mapping[CodeType, frozenset[int]] | None = None,
 ) -> tuple[Recording, Any]:
@@ -443,7 +443,7 @@ def record(
     earlier: values that earlier recordings of the function have read (recording/facts.py).
     follows_rows: see RaggedHandlers.
     may_give_up: whether to stop a recording whose path no later call would take (branches.py).
-    may_outline: whether the next recording may outline loops.
+    gives_up_soon: whether few steps of a loop are enough for that.
     is_shallow: whether only the arguments themselves are looked at for tensors and integers, not the contents of containers and
         objects.
     branching_lines: by code of functions, the lines around which loops are outlined (branching_loops.py).
@@ -462,7 +462,7 @@ def record(
                 earlier,
                 follows_rows,
                 may_give_up,
-                may_outline,
+                gives_up_soon,
                 is_shallow,
                 branching_lines,
             )
@@ -498,7 +498,7 @@ def _recorded(
     earlier: Earlier | None,
     follows_rows: bool,
     may_give_up: bool,
-    may_outline: bool,
+    gives_up_soon: bool,
     is_shallow: bool,
     branching_lines: Mapping[CodeType, frozenset[int]] | None,
 ) -> tuple[Recording, Any]:
@@ -514,7 +514,7 @@ def _recorded(
             run.begin()
             session.facts.earlier = earlier or {}
             session.ragged.follows_rows = follows_rows
-            session.branches.may_give_up, session.branches.may_outline = may_give_up, may_outline
+            session.branches.may_give_up, session.branches.gives_up_soon = may_give_up, gives_up_soon
             session.calls.branching_lines = dict(branching_lines or {})
             positional, named = args, kwargs
             with _Absorbing(session):

@@ -160,7 +160,7 @@ class RecordingDriver:
                     earlier=earlier_values(recordings),
                     follows_rows=self._follows_rows and not options.fullgraph,
                     may_give_up=not options.fullgraph,
-                    may_outline=policy.may_outline,
+                    gives_up_soon=policy.gives_up_soon,
                     is_shallow=symbolic.is_shallow,
                     branching_lines=policy.branching_lines,
                 )

@@ -77,7 +77,8 @@ class TierPolicy:
 
     __slots__ = (
         "_calls_of_new_size", "_compile_piece", "_deferred_calls", "_diagnostics", "_function", "_has_stopped", "_is_fullgraph",
-        "_may_split", "_new_sizes", "_outlined_for", "_rest_after_warning", "_table", "accounts", "branching_lines", "may_outline",
+        "_is_in_vain", "_may_split", "_new_sizes", "_outlined_for", "_rest_after_warning", "_table", "accounts", "branching_lines",
+        "may_outline",
     )  # fmt: skip
 
     def __init__(
@@ -107,6 +108,7 @@ class TierPolicy:
         self.may_outline = True
         """Whether recordings from now on may outline loops that branch."""
         self._has_stopped = False  # whether a recording has stopped because steps of a loop branch differently
+        self._is_in_vain = False  # whether loops were outlined early, and cannot be nodes
         self._outlined_for: tuple[Divergence, Sequence[Branch]] | None = None  # what `_split` is given if that fails
         self._may_split = True  # whether the function may be split into pieces
 
@@ -365,8 +367,11 @@ class TierPolicy:
             if x.runs >= _STEPS_TO_OUTLINE and not x.is_fixed and (x.ends_while or x.alternations == 1) and x.is_in_loop()
             if not any(site.code is not None and is_step(site.code) for site in x.sites)
         ]
-        divergence = Divergence("exit", "a value", branches[0].where, branches[0].values) if branches else None
-        return divergence is not None and self._outline(divergence, branches, is_needed=False)
+        if not branches:
+            return False
+        others = [x for x in recording.branches if x.alternates and x.runs >= _STEPS_TO_SPLIT and x not in branches]
+        divergence = Divergence("exit", "a value", branches[0].where, branches[0].values)
+        return self._outline(divergence, [*branches, *others], is_needed=False)
 
     def split_or_reject(self, recording: Recording, reason: Reason) -> None:
         """A recording has stopped because steps of a loop branch differently: run in pieces, or record less often."""
@@ -382,8 +387,8 @@ class TierPolicy:
 
     def _outline(self, divergence: Divergence, branches: Sequence[Branch], is_needed: bool = True) -> bool:
         """Outline the loops around `branches` in recordings from now on, so that each is one node of the program
-        (capture/branching_loops.py).  is_needed: whether the function runs in pieces if that fails.  Returns False if nothing would
-        change."""
+        (capture/branching_loops.py).  is_needed: whether the function runs in pieces if that fails, also after few steps.  Returns
+        False if nothing would change."""
         if not self.may_outline:
             return False
         before = dict(self.branching_lines)
@@ -394,7 +399,7 @@ class TierPolicy:
                     self.branching_lines[code] = self.branching_lines.get(code, frozenset()) | {site.line}
         if self.branching_lines == before:
             return False
-        self._outlined_for = divergence, branches if is_needed else ()
+        self._outlined_for = divergence, [x for x in branches if is_needed or x.runs >= _STEPS_TO_SPLIT]
         self._retire(self._table.drop_all())
         self.accounts.forgive()
         return True
@@ -421,7 +426,13 @@ class TierPolicy:
                 return
             if self._has_stopped:
                 self.accounts.discourage()
+        self._is_in_vain = True
         self.reject(reason)
+
+    @property
+    def gives_up_soon(self) -> bool:
+        """Whether recordings are given up after few steps of a loop that branches: the next one may outline it, or it runs in pieces."""
+        return self.may_outline or (self._is_in_vain and self._may_split)
 
     def _split(self, divergence: Divergence, branches: Sequence[Branch]) -> bool:
         """Outline the loops around `branches`, or else compile their bodies, and nothing else, from now on.  Returns False if

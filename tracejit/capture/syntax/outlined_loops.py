@@ -211,7 +211,9 @@ def outline_loops(code: CodeType, located: Located, lines: Collection[int], name
 
 def _is_written_out(loop: ast.For | ast.While) -> bool:
     """Whether a loop goes over a list or tuple whose items are in its header: they are a few, and mostly of different kinds."""
-    return isinstance(loop, ast.For) and isinstance(loop.iter, ast.Tuple | ast.List)
+    if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Tuple | ast.List):
+        return False
+    return not any(isinstance(item, ast.Starred) for item in loop.iter.elts)
 
 
 def _goes_over_range(header: ast.expr) -> bool:
