@@ -1090,3 +1090,61 @@ def test_the_reason_names_the_number_that_the_program_cannot_compute() -> None:
     for k in range(2):
         assert_equal(outcome(function, (normal(k, 3), 20, T), k), outcome(compiled, (normal(k, 3), 20, T), k))
     assert "cannot compute a number that steps change: 'm'" in messages(compiled)
+
+
+# -- steps in which functions of numbers raise
+def logarithms(xs: Any) -> Any:
+    total, errors = 0.0, 0
+    for x in xs:
+        try:
+            total += math.log(x.item())
+        except ValueError:
+            errors += 1
+    return total, errors
+
+
+def quotients(xs: Any) -> Any:
+    total = 0.0
+    for x in xs:
+        try:
+            total += 1 / int(x.item())
+        except ZeroDivisionError:
+            total -= 1
+    return total
+
+
+def arcs(xs: Any) -> Any:
+    total, large, small = 0.0, 0, 0
+    for x in xs:
+        value = x.item()
+        try:
+            total += math.asin(value)
+        except ValueError:
+            if value > 0:
+                large += 1
+            else:
+                small += 1
+    return total, large, small
+
+
+def exponentials(xs: Any) -> Any:
+    total, errors = 0.0, 0
+    for x in xs:
+        try:
+            total += 1 / math.exp(1e6 * x.item())
+        except (OverflowError, ZeroDivisionError):
+            errors += 1
+    return total, errors
+
+
+@pytest.mark.parametrize("function", [logarithms, quotients, arcs, exponentials], ids=lambda f: f.__name__)
+def test_a_step_whose_function_of_a_number_raises_is_a_path(function: Any) -> None:
+    agrees(function, lambda k: (normal(k, 40),), recordings=6, calls=14)
+
+
+def test_a_number_that_is_none_has_paths_of_its_own() -> None:
+    compiled = outlined(logarithms)
+    for k in range(12):
+        xs = normal(k, 12)
+        xs[k % 12] = [math.nan, 0.0, math.inf, -math.inf, -0.0, 1.0][k % 6]
+        assert_equal(outcome(logarithms, (xs,), k), outcome(compiled, (xs,), k))

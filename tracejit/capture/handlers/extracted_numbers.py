@@ -342,15 +342,26 @@ class ExtractedNumberHandlers(Handlers):
             if type(error) is not ZeroDivisionError or plain(divisor) != 0 or self.bits_of(left) is None:
                 return False
             if is_symbolic(divisor):
-                self.guard_comparison("==", divisor, 0, True)
+                self.guard_comparison("!=", divisor, 0, False)
             return True
         value = plain(arguments[0])
         for conditions in _RAISING.get(function, ()) if len(arguments) == 1 and type(value) in (int, float) else ():
             if all(COMPARISONS[symbol](value, bound) for symbol, bound in conditions):
+                self._guard_demands(function, arguments[0])
                 for symbol, bound in conditions:
                     self.guard_comparison(symbol, arguments[0], bound, True)
                 return True
         return False
+
+    def _guard_demands(self, function: Any, number: Any) -> None:
+        """Guard which is the first condition that the function demands of a number and that does not hold: calls with which the function
+        does not raise have guarded the same comparisons, with other outcomes, so a loop may have both."""
+        for symbol, bound in _DEMANDS.get(function, ()):
+            holds = COMPARISONS[symbol](plain(number), bound)
+            if not (math.isinf(bound) and type(plain(number)) is int):
+                self.guard_comparison(symbol, number, bound, holds)
+            if not holds:
+                return
 
     # -- readings of clocks
     def read_clock(self, clock: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
