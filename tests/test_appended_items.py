@@ -162,6 +162,16 @@ def test_a_list_that_some_steps_append_to_is_an_output_of_one_node(program: Any)
     assert not compiled.reasons, compiled.explain()
 
 
+def kept_and_left(xs: Any) -> Any:
+    kept, last = [], None
+    for x in xs:
+        y = x * 2
+        if y.sum() > 0:
+            last = y
+            kept.append(y)
+    return kept, last
+
+
 def list_of_samples(n: int) -> Any:
     samples: list[Any] = []
     while len(samples) < n:
@@ -198,6 +208,7 @@ RETURNED: dict[Any, Any] = {
     list_of_samples: lambda k: (9,),
     list_and_stack: lambda k: (normal(k, 20, 3),),
     whole_trajectory: lambda k: (normal(k, 3), 0.0, 2.0, 0.1),
+    kept_and_left: lambda k: (normal(k, 20, 3),),
 }
 
 
@@ -294,16 +305,6 @@ def test_gradients_go_through_items_of_some_steps() -> None:
 
 
 # -- what is none
-def kept_and_left(xs: Any) -> Any:
-    kept, last = [], None
-    for x in xs:
-        y = x * 2
-        if y.sum() > 0:
-            last = y
-            kept.append(y)
-    return kept, last
-
-
 def kept_twice(xs: Any) -> Any:
     kept = []
     for x in xs:
@@ -351,7 +352,6 @@ def before_it_is_written(xs: Any) -> Any:
 
 
 REFUSED: dict[Any, str] = {
-    kept_and_left: "an item of a list that is more than joined is a variable, too",
     kept_twice: "an item of a list that is more than joined is there twice",
     kinds: "items of a list differ in shape, dtype or type",
     texts: "a step appends a str to a list",

@@ -530,14 +530,6 @@ def over_a_dictionary(x: Any, steps: int) -> Any:
     return x
 
 
-def items_and_variables(x: Any, steps: int) -> Any:
-    seen = []
-    for _ in range(steps):
-        x = x * 0.5 if x.sum() > 1 else x + 1
-        seen.append(x)
-    return x, seen
-
-
 def other_results(x: Any, steps: int) -> Any:
     for k in range(steps):
         if x.sum() > 1:
@@ -691,7 +683,6 @@ REFUSED: dict[Any, str] = {
     view_of_a_row: "a step leaves a view of what it was given",
     over_a_dictionary: "it goes over neither a range, nor a tensor, nor a list or tuple",
     decomposes: "a step has NumPy or SciPy compute pinv",
-    items_and_variables: "an item of a list that is more than joined is a variable, too",
 }  # fmt: skip
 """Functions whose loops are no nodes, and what the reason says."""
 
@@ -1148,3 +1139,91 @@ def test_a_number_that_is_none_has_paths_of_its_own() -> None:
         xs = normal(k, 12)
         xs[k % 12] = [math.nan, 0.0, math.inf, -math.inf, -0.0, 1.0][k % 6]
         assert_equal(outcome(logarithms, (xs,), k), outcome(compiled, (xs,), k))
+
+
+# -- lists whose last item is in a variable, too
+def trajectory(x: Any, n: int) -> Any:
+    seen = []
+    for _ in range(n):
+        x = 0.9 * x + 0.3 * T.randn(3)
+        x = x * 0.5 if x.sum() > 0 else x
+        seen.append(x)
+    return x, seen
+
+
+def accepted_states(x: Any, n: int) -> Any:
+    seen = []
+    for _ in range(n):
+        proposed = x + 0.5 * T.randn(3)
+        if T.rand(()) < density(proposed) / density(x):
+            x = proposed
+            seen.append(x)
+    return seen, x
+
+
+def until_outside(x: Any, bound: float) -> Any:
+    path = []
+    while x.norm() < bound:
+        x = x + T.randn(3)
+        x = x * 0.5 if x.sum() > 2 else x
+        path.append(x)
+    return {"x": x}, path
+
+
+def of_two_variables(x: Any, n: int) -> Any:  # is refused: the list may hold what `best` is, at any place
+    seen, best = [], x
+    for _ in range(n):
+        x = 0.9 * x + 0.3 * T.randn(3)
+        best = x if x.sum() > best.sum() else best
+        seen.append(x)
+    return best, x, seen
+
+
+def at_times_without(x: Any, n: int) -> Any:  # is refused: the last item is not always in the variable
+    seen = []
+    for _ in range(n):
+        x = 0.9 * x + 0.3 * T.randn(3)
+        if x.sum() > 0:
+            seen.append(x)
+    return x, seen
+
+
+LAST_ITEMS: dict[Any, bool] = {
+    trajectory: True, accepted_states: True, until_outside: True, of_two_variables: False, at_times_without: False
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("function", LAST_ITEMS, ids=lambda f: f.__name__)
+def test_the_last_item_of_a_list_may_be_in_a_variable_too(function: Any) -> None:
+    compiled = outlined(function)
+    for k in range(14):
+        given = (T.zeros(3, dtype=T.float64), 3.0 if function is until_outside else 5 + k % 7)
+        assert_equal(outcome(function, given, k), outcome(compiled, given, k))
+    assert (max(loops_of_paths(compiled), default=0) == 1) == LAST_ITEMS[function], compiled.explain()
+    assert LAST_ITEMS[function] or "an item of a list that is more than joined is a variable, too" in messages(compiled)
+    assert (compiled.stats.compiled_calls >= 8) or not LAST_ITEMS[function], compiled.explain()
+
+
+def test_what_is_written_to_it_after_the_loop_is_in_both() -> None:
+    def written(x: Any, n: int) -> Any:
+        x, seen = trajectory(x, n)
+        x += 1
+        return x, seen
+
+    compiled = outlined(written, trajectory)
+    for k in range(8):
+        given = (T.zeros(3, dtype=T.float64), 6)
+        assert_equal(outcome(written, given, k), outcome(compiled, given, k))
+
+
+@pytest.mark.parametrize("joined", ["seen", "T.stack(seen)", "T.stack(seen).mean(0)", "T.cat(seen), x"])
+def test_a_list_of_as_many_items_as_the_call_asks_for_has_one_recording_from_the_second_number_on(joined: str) -> None:
+    states = defined(
+        "import tracejit as T\ndef f(x, n):\n    seen = []\n    for _ in range(n):\n        x = 0.9 * x + 0.3 * T.randn(3)\n"
+        f"        x = x * 0.5 if x.sum() > 0 else x\n        seen.append(x)\n    return {joined}\n"
+    )
+    compiled = outlined(states)
+    for k in range(16):
+        given = (T.zeros(3, dtype=T.float64), [30, 31, 32, 28, 35, 29, 33][k % 7])
+        assert_equal(outcome(states, given, k), outcome(compiled, given, k))
+    assert compiled.stats.traces <= 3 and not compiled.reasons, compiled.explain()

@@ -90,7 +90,7 @@ class AppendedItems:
         for k, items in enumerate(result):
             objects = [(at, self._object(n, held)) for at, n in enumerate(numbers[k])]
             if k in columns:
-                items += self._stacked(k, *columns[k], tuple([(at, x) for at, x in objects if x is not None]))
+                items += self._stacked(k, *columns[k], tuple([(at, x) for at, x in objects if x is not None]), held)
             if not run.lists[k][0]:
                 unstack(items, run.recorder)
         self._watch(held)
@@ -153,17 +153,23 @@ class AppendedItems:
                 continue
             yield k, next(remaining), None if is_full else next(remaining)
 
-    def _stacked(self, k: int, rows: Tensor, inside: Tensor | None, held: tuple[tuple[int, Tensor], ...]) -> list[StackedItems]:
-        """The items of a list.  rows, inside: see `columns`.  held: see StackedItems."""
+    def _stacked(
+        self, k: int, rows: Tensor, inside: Tensor | None, known: tuple[tuple[int, Tensor], ...], held: Mapping[int, Tensor]
+    ) -> list[StackedItems]:
+        """The items of a list.  rows, inside: see `columns`.  known: `held` of StackedItems.  held: see `lists`."""
         run, holds = self._run, self._run.tree.item_kinds[k][1]
+        slot = run.tree.slot_of_last_item(k) if run.is_held(k) else None
+        last = None if slot is None else held.get(run.objects[slot])
         if inside is None:
-            return [StackedItems(rows, len(rows._array), holds, held)]
+            return [StackedItems(rows, len(rows._array), holds, known, last)]
         if not run.take(REGISTRY["any"].of(inside, dims=(0,), keepdim=False)):
             return []
         is_sparse = int(inside._array.sum()) * _SPARSE < len(inside._array)
         selected = run.recorder.ragged.rows_where(rows, inside, is_fixed=is_sparse and k in run.loop.measured)
         return [
-            StackedItems(selected, len(selected._array) if run.recorder.ragged.rows_of(selected) is None else None, holds, held)
+            StackedItems(
+                selected, None if run.recorder.ragged.rows_of(selected) is not None else len(selected._array), holds, known, last
+            )
         ]
 
 

@@ -60,7 +60,7 @@ from tracejit.capture.python_steps import plain_elements, run_steps
 from tracejit.capture.reasons import make
 from tracejit.capture.row_views import RowView
 from tracejit.capture.snapshots import Snapshot
-from tracejit.capture.step_elements import Elements, GivenElement, header_value, step_elements
+from tracejit.capture.step_elements import Elements, GivenElement, Length, header_value, step_elements
 from tracejit.capture.step_paths import (
     HOLDS_STATE,
     NUMBERS,
@@ -241,9 +241,11 @@ class LoopRun:
         """Note what the loop goes over.  Returns why it cannot be what a node goes over; "" if it can."""
         if pattern == WHILE:
             return ""
-        is_counted = self.loop.items > 0 or not self.loop.branches
+        length = Length.ANY
+        if self.loop.items or not self.loop.branches:
+            length = Length.GUARDED if self.is_nested or not self.loop.branches else Length.GUARDED_UNTIL_IT_VARIES
         try:
-            self.elements = elements = step_elements(self.recorder, pattern, iter(header), self.gathered, is_counted)
+            self.elements = elements = step_elements(self.recorder, pattern, iter(header), self.gathered, length)
         except Refused as refusal:
             return str(refusal)
         if elements is None:
@@ -785,7 +787,8 @@ class LoopRun:
                 raise Refused("a step returns a view that a variable holds")
             if key[1] in self.read_after and key not in self.kinds.rows:
                 raise Refused(f"{key[1]!r} becomes a view that another variable holds")
-        if self.tree.holds_items([k for k in self.tree.item_kinds if self.is_held(k)]):
+        held = [k for k in self.tree.item_kinds if self.is_held(k) and self.tree.slot_of_last_item(k) is None]
+        if self.tree.holds_items(held):
             raise Refused("an item of a list that is more than joined is a variable, too")
         if self.is_nested and not all(map(self.tree.is_full, self.tree.columns)):
             raise Refused("some steps append to a list, or values decide how many steps do, in a loop in a loop")

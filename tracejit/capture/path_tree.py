@@ -604,6 +604,19 @@ class PathTree:
         """The ends of all paths of all parts."""
         return [segment.end for segment in self.segments() if segment.end is not None]
 
+    def slot_of_last_item(self, k: int) -> int | None:
+        """The slot that holds the last item of a list after each step that appends to it, and keeps it in the others.  None if there is
+        none, or other slots may hold items."""
+        holding = self.holds_items([k])
+        if len(holding) != 1 or len(self.parts) > 1:
+            return None
+        slot = holding[0]
+        for end in self.ends():
+            items, left = end.items[k] if k < len(end.items) else (), end.left.get(slot, (LIVE_IN, slot))
+            if (items and (items[-1] != left or left in items[:-1])) or (not items and left != (LIVE_IN, slot)):
+                return None
+        return slot
+
     def holds_items(self, lists: Collection[int]) -> list[int]:
         """The slots that are read after the loop and may hold items of these lists then."""
         ends = [(end, [x for n in lists if n < len(end.items) for x in end.items[n]]) for end in self.ends()]

@@ -25,7 +25,7 @@ from tracejit.core.op import REGISTRY
 from tracejit.ir.graph import Graph, Node
 from tracejit.ops.creation import full
 from tracejit.ops.movement.copies import cat, clone, flip
-from tracejit.ops.movement.views import expand, permute, reshape, select
+from tracejit.ops.movement.views import expand, permute, reshape, select, slice_
 from tracejit.ops.public.derive import FUNCTIONS
 from tracejit.tensor import Tensor, tensor
 
@@ -40,12 +40,14 @@ __all__ = ["StackedItems", "has_stacked", "join_items", "may_leave", "reversed_i
 class StackedItems:
     """So many items of a list: the rows of a tensor.  count: None of a ragged tensor (handlers/ragged.py), where data decides how many
     there are: one at least.  holds: the type of the items, Tensor, int, float or bool.  held: the tensors of this call that are items
-    and that something else holds, too, each after its position."""
+    and that something else holds, too, each after its position.  last: the tensor that is the last item in all calls, if a variable holds
+    that, too."""
 
     rows: Tensor
     count: Any
     holds: type = Tensor
     held: tuple[tuple[int, Tensor], ...] = ()
+    last: Tensor | None = None
 
 
 def join_items(
@@ -93,7 +95,7 @@ def _with_known_sizes(recorder: Recorder | None, items: list[Any]) -> list[Any]:
         if type(x) is StackedItems and x.count is None:
             if recorder is not None:
                 recorder.ragged.fix_size(x.rows)
-            x = StackedItems(x.rows, len(x.rows._array), x.holds, x.held)
+            x = StackedItems(x.rows, len(x.rows._array), x.holds, x.held, x.last)
         result.append(x)
     return result
 
@@ -104,14 +106,20 @@ def reversed_items(recorder: Recorder | None, items: list[Any]) -> list[Any]:
     items = _with_known_sizes(recorder, items)
     grad_enabled, state.grad_enabled = state.grad_enabled, True
     try:
-        return [_reversed_rows(x) if type(x) is StackedItems else x for x in reversed(items)]
+        return [y for x in reversed(items) for y in (_reversed_rows(x) if type(x) is StackedItems else [x])]
     finally:
         state.grad_enabled = grad_enabled
 
 
-def _reversed_rows(items: StackedItems) -> StackedItems:
-    held = tuple([(len(items.rows._array) - 1 - at, x) for at, x in items.held])
-    return StackedItems(flip.of(items.rows, dims=(0,)), items.count, items.holds, held)
+def _reversed_rows(items: StackedItems) -> list[Any]:
+    number = len(items.rows._array)
+    if items.last is None:
+        held = tuple([(number - 1 - at, x) for at, x in items.held])
+        return [StackedItems(flip.of(items.rows, dims=(0,)), items.count, items.holds, held)]
+    number -= 1
+    rows = flip.of(slice_.of(items.rows, dim=0, start=0, stop=number, step=1), dims=(0,))
+    held = tuple([(number - 1 - at, x) for at, x in items.held if at < number])
+    return [items.last, *([StackedItems(rows, number, items.holds, held)] if number else [])]
 
 
 def may_leave(items: list[Any]) -> bool:
@@ -142,6 +150,8 @@ def _unstacked(items: StackedItems, recorder: Recorder | None) -> list[Any]:
     if items.holds in (int, float):
         return recorder.extracted_numbers.define_elements(items.rows)  # type: ignore[no-any-return, union-attr]
     rows = [select.of(items.rows, k, dim=0) for k in range(int(items.count))]
+    if items.last is not None:
+        return [*map(clone.of, rows[:-1]), items.last]
     if items.held and recorder is None:
         held = {at: x for at, x in items.held if x.requires_grad is items.rows.requires_grad}
         return [held[k] if k in held else clone.of(x) for k, x in enumerate(rows)]

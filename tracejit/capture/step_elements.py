@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from tracejit.capture.call_sites import user_line
 from tracejit.capture.gathered_items import GatheredItems, remaining_items
 from tracejit.capture.handlers.post_program import is_post_program
 from tracejit.capture.handlers.stand_ins import plain
@@ -24,7 +26,7 @@ from tracejit.tensor import Tensor
 if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
 
-__all__ = ["Elements", "GivenElement", "header_value", "step_elements"]
+__all__ = ["Elements", "GivenElement", "Length", "header_value", "step_elements"]
 
 _MOST: Final = 2**62
 """Integers that elements may come to, at most: numbers of programs have 64 bits."""
@@ -86,25 +88,34 @@ def header_value(pattern: Any, values: Iterator[Any], call: Callable[[Any, list[
     return call(function, arguments, {"strict": True} if pattern[0] == STRICT_ZIP else {})
 
 
+class Length(Enum):
+    """Whether a recording serves any number of elements, or one that is guarded; always, or until an earlier recording had another one:
+    loops of so many steps are faster."""
+
+    ANY = auto()
+    GUARDED = auto()
+    GUARDED_UNTIL_IT_VARIES = auto()
+
+
 def step_elements(
-    recorder: Recorder, pattern: Any, values: Iterator[Any], gathered: GatheredItems, is_counted: bool = False
+    recorder: Recorder, pattern: Any, values: Iterator[Any], gathered: GatheredItems, length: Length = Length.ANY
 ) -> Elements | None:
-    """The elements of a header; None where a program cannot make them.  gathered: gets what is made of lists.  is_counted: whether a
-    recording is for so many elements, and no others.  Raises Refused for a list whose items cannot be gathered."""
+    """The elements of a header; None where a program cannot make them.  gathered: gets what is made of lists.  length: of a `range`.
+    Raises Refused for a list whose items cannot be gathered."""
     if pattern is None:
         value = next(values)
         return _items(recorder, value, gathered) if type(value) in (list, tuple) else _rows(recorder, value)
     name, parts = pattern
     function = next(values)
     if name == "range":
-        return _integers(recorder, function, [next(values) for _ in parts], is_counted)
+        return _integers(recorder, function, [next(values) for _ in parts], length)
     if name == "reversed" and parts == (None,):  # a tensor is reversed by a copy
         value = next(values)
         if function is reversed and type(value) in (list, tuple):
             return _items(recorder, value, gathered, is_reversed=True)
         return _rows(recorder, recorder.calls.call(function, (value,), {})) if type(value) is Tensor else None
     inner = [
-        step_elements(recorder, part, values, gathered, True) if name != "enumerate" or k == 0 else next(values)
+        step_elements(recorder, part, values, gathered, Length.GUARDED) if name != "enumerate" or k == 0 else next(values)
         for k, part in enumerate(parts)
     ]
     is_sequence = name != "reversed" or parts[0][0] == "range"
@@ -130,10 +141,14 @@ def _items(recorder: Recorder, value: Sequence[Any], gathered: GatheredItems, is
     return Elements(count - 1, -1, -1, at, lambda done: remaining_items(value, done, backwards=count))
 
 
-def _integers(recorder: Recorder, function: Any, arguments: list[Any], is_counted: bool) -> Elements | None:
+def _integers(recorder: Recorder, function: Any, arguments: list[Any], length: Length) -> Elements | None:
     def varies_by_call(x: Any) -> bool:
-        """Whether it is a number of the program, or of the call and no size."""
-        return is_symbolic(x) and (is_post_program(x) or not is_counted) and recorder.sizes.symbol(x) is None
+        """Whether it is a number of the program, or one of the call that is not guarded."""
+        if not is_symbolic(x) or is_post_program(x):
+            return is_symbolic(x)
+        if length is Length.GUARDED_UNTIL_IT_VARIES:
+            return recorder.facts.number_has_varied(x._name, plain(x), user_line())
+        return length is Length.ANY and recorder.sizes.symbol(x) is None
 
     bounds = [x if varies_by_call(x) else concretise(x) for x in arguments]
     if function is not range or any(type(plain(x)) is not int for x in bounds):

@@ -124,6 +124,8 @@ def number_value(interpreter: RecordingInterpreter, x: Any) -> int:
         value = interpreter.value_of(x._post_program.carried_tensor())
     else:
         value = interpreter._scalar(x, (-(2**_WORD), 2**_WORD - 1))
+        if type(value) is not int:  # a size of the call
+            value = interpreter.value_of(number_tensor(interpreter, x, int))
     if type(value) is not int:
         raise Refused("the number of its steps is none of the program")
     return value

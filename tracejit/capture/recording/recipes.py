@@ -276,11 +276,12 @@ class Recipes:
     def _items(self, items: StackedItems) -> Expr:
         """The items of a list that are rows of a tensor."""
         make = self.recorder.constant(tensors_of if items.holds is Tensor else numbers_of)
+        last = [] if items.last is None else [self.expression(items.last)]
         rows = self.recorder.ragged.deferred_rows(items.rows)
         if rows is not None:
-            return make.call(self._output(rows.values), self._output(rows.inside))
+            return make.call(self._output(rows.values), self._output(rows.inside), *last)
         self.recorder.ragged.escape(items.rows)
-        return make.call(self._output(items.rows), None)
+        return make.call(self._output(items.rows), None, *last)
 
     def _insertion_order(self, members: set[Any]) -> list[Any]:
         """The members of a set in an order of insertion that gives a set with the iteration order of this one.

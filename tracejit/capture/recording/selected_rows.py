@@ -17,10 +17,12 @@ def selected_rows(rows: Tensor, inside: Tensor) -> Tensor:
     return wrap(rows._array[inside._array])
 
 
-def tensors_of(rows: Tensor, inside: Tensor | None) -> list[Tensor]:
-    """Each of these rows, all if `inside` is None, as a tensor."""
+def tensors_of(rows: Tensor, inside: Tensor | None, last: Tensor | None = None) -> list[Tensor]:
+    """Each of these rows, all if `inside` is None, as a tensor.  last: the tensor that is the last one, if there is it already."""
     array = rows._array if inside is None else rows._array[inside._array]
-    return [wrap(array[k, ...].copy()) for k in range(len(array))]
+    if last is None:
+        return [wrap(array[k, ...].copy()) for k in range(len(array))]
+    return [*[wrap(array[k, ...].copy()) for k in range(len(array) - 1)], last]
 
 
 def numbers_of(rows: Tensor, inside: Tensor | None) -> list[Any]:
