@@ -1170,6 +1170,43 @@ def until_outside(x: Any, bound: float) -> Any:
     return {"x": x}, path
 
 
+def states_before_steps(x: Any, n: int) -> Any:
+    seen = []
+    for _ in range(n):
+        seen.append(x)
+        x = 0.9 * x + 0.3 * T.randn(3)
+        x = x * 0.5 if x.sum() > 0 else x
+    return seen, x
+
+
+def states_before_steps_until(x: Any, n: int) -> Any:
+    seen = []
+    for _ in range(n):
+        if x.norm() > 2:
+            break
+        seen.append(x)
+        x = x + 0.5 * T.randn(3) if x.sum() > 0 else x - 0.5 * T.randn(3)
+    return x, seen
+
+
+def states_before_steps_at_times(x: Any, n: int) -> Any:  # is refused: the first item may be any
+    seen = []
+    for _ in range(n):
+        if x.sum() > 0:
+            seen.append(x)
+        x = 0.9 * x + 0.3 * T.randn(3)
+    return seen
+
+
+def the_same_state_again(x: Any, n: int) -> Any:  # is refused: some steps append what one before has appended
+    seen = []
+    for _ in range(n):
+        seen.append(x)
+        if T.rand(()) < 0.5:
+            x = x + T.randn(3)
+    return seen
+
+
 def of_two_variables(x: Any, n: int) -> Any:  # is refused: the list may hold what `best` is, at any place
     seen, best = [], x
     for _ in range(n):
@@ -1188,20 +1225,21 @@ def at_times_without(x: Any, n: int) -> Any:  # is refused: the last item is not
     return x, seen
 
 
-LAST_ITEMS: dict[Any, bool] = {
-    trajectory: True, accepted_states: True, until_outside: True, of_two_variables: False, at_times_without: False
+SHARED_ITEMS: dict[Any, bool] = {
+    trajectory: True, accepted_states: True, until_outside: True, states_before_steps: True, states_before_steps_until: True,
+    of_two_variables: False, at_times_without: False, states_before_steps_at_times: False, the_same_state_again: False,
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("function", LAST_ITEMS, ids=lambda f: f.__name__)
-def test_the_last_item_of_a_list_may_be_in_a_variable_too(function: Any) -> None:
+@pytest.mark.parametrize("function", SHARED_ITEMS, ids=lambda f: f.__name__)
+def test_the_first_or_last_item_of_a_list_may_be_somewhere_else_too(function: Any) -> None:
     compiled = outlined(function)
     for k in range(14):
-        given = (T.zeros(3, dtype=T.float64), 3.0 if function is until_outside else 5 + k % 7)
+        given = T.zeros(3, dtype=T.float64), {until_outside: 3.0, states_before_steps_until: 40}.get(function, 5 + k % 7)
         assert_equal(outcome(function, given, k), outcome(compiled, given, k))
-    assert (max(loops_of_paths(compiled), default=0) == 1) == LAST_ITEMS[function], compiled.explain()
-    assert LAST_ITEMS[function] or "an item of a list that is more than joined is a variable, too" in messages(compiled)
-    assert (compiled.stats.compiled_calls >= 8) or not LAST_ITEMS[function], compiled.explain()
+    assert (max(loops_of_paths(compiled), default=0) == 1) == SHARED_ITEMS[function], compiled.explain()
+    assert SHARED_ITEMS[function] or "an item of a list that is more than joined is" in messages(compiled)
+    assert (compiled.stats.compiled_calls >= 8) or not SHARED_ITEMS[function], compiled.explain()
 
 
 def test_what_is_written_to_it_after_the_loop_is_in_both() -> None:

@@ -158,19 +158,20 @@ class AppendedItems:
     ) -> list[StackedItems]:
         """The items of a list.  rows, inside: see `columns`.  known: `held` of StackedItems.  held: see `lists`."""
         run, holds = self._run, self._run.tree.item_kinds[k][1]
-        slot = run.tree.slot_of_last_item(k) if run.is_held(k) else None
-        last = None if slot is None else held.get(run.objects[slot])
+        first = last = None
+        if run.is_held(k):
+            if (slot := run.tree.slot_of_first_item(k)) is not None:
+                first = run.object_from_before(run.begun_objects[slot])
+            elif (slot := run.tree.slot_of_last_item(k)) is not None:
+                last = held.get(run.objects[slot])
         if inside is None:
-            return [StackedItems(rows, len(rows._array), holds, known, last)]
+            return [StackedItems(rows, len(rows._array), holds, known, first, last)]
         if not run.take(REGISTRY["any"].of(inside, dims=(0,), keepdim=False)):
             return []
         is_sparse = int(inside._array.sum()) * _SPARSE < len(inside._array)
         selected = run.recorder.ragged.rows_where(rows, inside, is_fixed=is_sparse and k in run.loop.measured)
-        return [
-            StackedItems(
-                selected, None if run.recorder.ragged.rows_of(selected) is not None else len(selected._array), holds, known, last
-            )
-        ]
+        count = len(selected._array) if run.recorder.ragged.rows_of(selected) is None else None
+        return [StackedItems(selected, count, holds, known, first, last)]
 
 
 def _interleaved(columns: Sequence[tuple[Tensor, Tensor | None]]) -> tuple[Tensor, Tensor | None]:

@@ -788,6 +788,9 @@ class LoopRun:
             if key[1] in self.read_after and key not in self.kinds.rows:
                 raise Refused(f"{key[1]!r} becomes a view that another variable holds")
         held = [k for k in self.tree.item_kinds if self.is_held(k) and self.tree.slot_of_last_item(k) is None]
+        held = [k for k in held if self.tree.slot_of_first_item(k) is None]
+        if any(map(self.tree.has_items_of_others, held)):
+            raise Refused("an item of a list that is more than joined is there twice, or from before the step")
         if self.tree.holds_items(held):
             raise Refused("an item of a list that is more than joined is a variable, too")
         if self.is_nested and not all(map(self.tree.is_full, self.tree.columns)):

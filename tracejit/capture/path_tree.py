@@ -604,6 +604,24 @@ class PathTree:
         """The ends of all paths of all parts."""
         return [segment.end for segment in self.segments() if segment.end is not None]
 
+    def slot_of_first_item(self, k: int) -> int | None:
+        """The slot whose first object is the first item of a list, since each step appends to the list what it finds in the slot, and puts
+        something new there.  None if there is none, or slots may hold items after the loop."""
+        slots = {x[1] if x[0] == LIVE_IN else None for end in self.ends() if k < len(end.items) for x in end.items[k]}
+        slot = slots.pop() if len(slots) == 1 else None
+        if slot is None or len(self.parts) > 1 or self.holds_items([k]):
+            return None
+        for end in self.ends():
+            count = len(end.items[k]) if k < len(end.items) else 0
+            if count > 1 or (count and end.left.get(slot, (LIVE_IN, slot))[0] != LOCAL) or (not count and end.way == CONTINUES):
+                return None
+        return slot
+
+    def has_items_of_others(self, k: int) -> bool:
+        """Whether steps append to a list what they have not made, or have appended already."""
+        columns = [end.items[k] for end in self.ends() if k < len(end.items)]
+        return any(x[0] != LOCAL for items in columns for x in items) or any(len({*items}) < len(items) for items in columns)
+
     def slot_of_last_item(self, k: int) -> int | None:
         """The slot that holds the last item of a list after each step that appends to it, and keeps it in the others.  None if there is
         none, or other slots may hold items."""

@@ -40,13 +40,14 @@ __all__ = ["StackedItems", "has_stacked", "join_items", "may_leave", "reversed_i
 class StackedItems:
     """So many items of a list: the rows of a tensor.  count: None of a ragged tensor (handlers/ragged.py), where data decides how many
     there are: one at least.  holds: the type of the items, Tensor, int, float or bool.  held: the tensors of this call that are items
-    and that something else holds, too, each after its position.  last: the tensor that is the last item in all calls, if a variable holds
-    that, too."""
+    and that something else holds, too, each after its position.  first, last: the tensors that are the
+    first and the last item in all calls, if something else holds these, too."""
 
     rows: Tensor
     count: Any
     holds: type = Tensor
     held: tuple[tuple[int, Tensor], ...] = ()
+    first: Tensor | None = None
     last: Tensor | None = None
 
 
@@ -95,7 +96,7 @@ def _with_known_sizes(recorder: Recorder | None, items: list[Any]) -> list[Any]:
         if type(x) is StackedItems and x.count is None:
             if recorder is not None:
                 recorder.ragged.fix_size(x.rows)
-            x = StackedItems(x.rows, len(x.rows._array), x.holds, x.held, x.last)
+            x = StackedItems(x.rows, len(x.rows._array), x.holds, x.held, x.first, x.last)
         result.append(x)
     return result
 
@@ -112,14 +113,17 @@ def reversed_items(recorder: Recorder | None, items: list[Any]) -> list[Any]:
 
 
 def _reversed_rows(items: StackedItems) -> list[Any]:
-    number = len(items.rows._array)
-    if items.last is None:
-        held = tuple([(number - 1 - at, x) for at, x in items.held])
-        return [StackedItems(flip.of(items.rows, dims=(0,)), items.count, items.holds, held)]
-    number -= 1
-    rows = flip.of(slice_.of(items.rows, dim=0, start=0, stop=number, step=1), dims=(0,))
-    held = tuple([(number - 1 - at, x) for at, x in items.held if at < number])
-    return [items.last, *([StackedItems(rows, number, items.holds, held)] if number else [])]
+    start, stop = int(items.first is not None), len(items.rows._array) - (items.last is not None)
+    rows, count = items.rows, items.count
+    if stop - start < len(rows._array):
+        rows, count = slice_.of(rows, dim=0, start=start, stop=stop, step=1), stop - start
+    held = tuple([(stop - 1 - at, x) for at, x in items.held if start <= at < stop])
+    middle = [StackedItems(flip.of(rows, dims=(0,)), count, items.holds, held)] if start < stop else []
+    return [*_ends(items.last), *middle, *_ends(items.first)]
+
+
+def _ends(tensor: Tensor | None) -> list[Tensor]:
+    return [] if tensor is None else [tensor]
 
 
 def may_leave(items: list[Any]) -> bool:
@@ -150,8 +154,9 @@ def _unstacked(items: StackedItems, recorder: Recorder | None) -> list[Any]:
     if items.holds in (int, float):
         return recorder.extracted_numbers.define_elements(items.rows)  # type: ignore[no-any-return, union-attr]
     rows = [select.of(items.rows, k, dim=0) for k in range(int(items.count))]
-    if items.last is not None:
-        return [*map(clone.of, rows[:-1]), items.last]
+    if items.first is not None or items.last is not None:
+        start, stop = int(items.first is not None), len(rows) - (items.last is not None)
+        return [*_ends(items.first), *map(clone.of, rows[start:stop]), *_ends(items.last)]
     if items.held and recorder is None:
         held = {at: x for at, x in items.held if x.requires_grad is items.rows.requires_grad}
         return [held[k] if k in held else clone.of(x) for k, x in enumerate(rows)]

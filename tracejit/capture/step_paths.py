@@ -294,8 +294,7 @@ def describe_path(
     run.item_roots += [x._base for column in appended[: len(run.lists)] for x in column if x._base is not None]
     of_tensors = [x for x, (slot, _) in zip(path.ends, left, strict=True) if slot.holds in (Tensor, Leaf)]
     tensors = [x for k, column in enumerate(outcome.end.items) for x in column if run.tree.item_kinds[k][1] is Tensor]
-    held = [x for k, column in enumerate(outcome.end.items) for x in column if run.is_held(k)]
-    roots = _check_memory(path.nodes, [*of_tensors, *tensors], held, path.leaves)
+    roots = _check_memory(path.nodes, [*of_tensors, *tensors], path.leaves)
     has_views = any(roots[x] in path.copies_of_leaves for x in (*of_tensors, *tensors) if x not in path.given_leaves)
     outcome.has_views_of_leaf = has_views and run.leaves.are_from_before
     run.tree.takes_gradients = run.tree.takes_gradients or path.takes_gradients
@@ -682,11 +681,11 @@ class _Path:
 
 
 def _check_memory(
-    path: Sequence[StepNode], places: Sequence[StepValue], items: Sequence[StepValue], leaves: Sequence[StepValue]
+    path: Sequence[StepNode], places: Sequence[StepValue], leaves: Sequence[StepValue]
 ) -> dict[StepValue, StepValue]:
-    """Raises Refused where a step leaves a view of what it was given, two views of one tensor, an item that it has not made, or has
-    appended twice, or a leaf to which something else refers.  places: of all tensors that it leaves and appends.  items: those for lists
-    that are more than joined.  leaves: those that require grad.  Returns what each of them is a view of; itself where it is none."""
+    """Raises Refused where a step leaves a view of what it was given, two views of one tensor, or a leaf to which something else refers.
+    places: of all tensors that it leaves and appends.  leaves: those that require grad.  Returns what each of the former is a view of;
+    itself where it is none."""
     views = {a.outputs[0]: a.operands[0] for a in path if a.node.op.kind is Kind.VIEW}
 
     def root(x: Any) -> Any:
@@ -702,6 +701,4 @@ def _check_memory(
             raise Refused("a step leaves two views of one tensor")
     if any(sum(root(x) == root(y) for y in places) > 1 for x in leaves):
         raise Refused("a step leaves a leaf that requires grad twice")
-    if any(x[0] != LOCAL for x in items) or len({*items}) < len(items):
-        raise Refused("an item of a list that is more than joined is there twice, or from before the step")
     return {x: root(x) for x in places}

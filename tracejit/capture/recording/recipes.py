@@ -276,12 +276,13 @@ class Recipes:
     def _items(self, items: StackedItems) -> Expr:
         """The items of a list that are rows of a tensor."""
         make = self.recorder.constant(tensors_of if items.holds is Tensor else numbers_of)
-        last = [] if items.last is None else [self.expression(items.last)]
+        ends = [None if x is None else self.expression(x) for x in (items.first, items.last)]
+        ends = ends if any(x is not None for x in ends) else []
         rows = self.recorder.ragged.deferred_rows(items.rows)
         if rows is not None:
-            return make.call(self._output(rows.values), self._output(rows.inside), *last)
+            return make.call(self._output(rows.values), self._output(rows.inside), *ends)
         self.recorder.ragged.escape(items.rows)
-        return make.call(self._output(items.rows), None, *last)
+        return make.call(self._output(items.rows), None, *ends)
 
     def _insertion_order(self, members: set[Any]) -> list[Any]:
         """The members of a set in an order of insertion that gives a set with the iteration order of this one.

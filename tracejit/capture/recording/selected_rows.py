@@ -17,12 +17,16 @@ def selected_rows(rows: Tensor, inside: Tensor) -> Tensor:
     return wrap(rows._array[inside._array])
 
 
-def tensors_of(rows: Tensor, inside: Tensor | None, last: Tensor | None = None) -> list[Tensor]:
-    """Each of these rows, all if `inside` is None, as a tensor.  last: the tensor that is the last one, if there is it already."""
+def tensors_of(rows: Tensor, inside: Tensor | None, first: Tensor | None = None, last: Tensor | None = None) -> list[Tensor]:
+    """Each of these rows, all if `inside` is None, as a tensor.  first, last: the tensors that are the first and the last one, if there are
+    these already."""
     array = rows._array if inside is None else rows._array[inside._array]
-    if last is None:
-        return [wrap(array[k, ...].copy()) for k in range(len(array))]
-    return [*[wrap(array[k, ...].copy()) for k in range(len(array) - 1)], last]
+    found = [wrap(array[k, ...].copy()) for k in range(len(array))]
+    if first is not None:
+        found[0] = first
+    if last is not None:
+        found[-1] = last
+    return found
 
 
 def numbers_of(rows: Tensor, inside: Tensor | None) -> list[Any]:
