@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 import tracejit as T
-from tests.branching_programs import agrees, assert_equal, density, normal, outcome, outlined
+from tests.branching_programs import agrees, assert_equal, density, loops_of_paths, normal, outcome, outlined
 from tests.test_branching_loops import messages
 from tests.test_gradients_of_branching_loops import weight
 
@@ -473,3 +474,103 @@ def test_where_a_recording_stops_items_are_numbers_and_tensors() -> None:
     compiled = outlined(refused_late)
     for k in range(10):
         assert_equal(outcome(refused_late, (normal(k, 3), 10), k), outcome(compiled, (normal(k, 3), 10), k))
+
+
+# -- items that are tuples
+def numbered(xs: Any) -> Any:
+    kept = []
+    for k, x in enumerate(xs):
+        if x.sum() > 0:
+            kept.append((k, x * 2))
+    return kept
+
+
+def trades(prices: Any) -> Any:
+    cash, shares, done = 100.0, 0, []
+    for t in range(3, len(prices)):
+        mean = prices[t - 3 : t].mean()
+        if prices[t] > mean and shares == 0:
+            shares = 10
+            cash -= shares * prices[t].item()
+            done.append(("buy", t))
+        elif prices[t] < mean and shares > 0:
+            cash += shares * prices[t].item()
+            shares = 0
+            done.append(("sell", t))
+    return cash, done
+
+
+def with_the_state(x: Any, n: int) -> Any:
+    seen = []
+    for k in range(n):
+        x = x * 0.5 + T.randn(3)
+        x = x * 0.5 if x.sum() > 0 else x
+        seen.append((k, x, None))
+    return x, seen
+
+
+def until_there_are_enough(n: int) -> Any:
+    found: list[Any] = []
+    tries = 0
+    while len(found) < n:
+        tries += 1
+        x = T.randn(3)
+        if x.sum() > 0:
+            found.append((tries, x.norm().item()))
+    return found, len(found)
+
+
+def parts_are_read(xs: Any) -> Any:
+    kept = []
+    for x in xs:
+        if x.sum() > 0:
+            kept.append((x.sum(), x.norm().item()))
+    total = xs.sum()
+    for x, y in kept:
+        total = total + x * y
+    return total, len(kept)
+
+
+def in_a_try(xs: Any) -> Any:
+    kept, errors = [], 0
+    for x in xs:
+        try:
+            kept.append((x * 2, math.log(x.sum().item())))
+        except ValueError:
+            errors += 1
+    return kept, errors
+
+
+def after_others(xs: Any) -> Any:
+    kept: list[Any] = [("first", xs[0] * 1)]
+    for x in xs:
+        if x.sum() > 0:
+            kept.append(("positive", x * 2))
+        else:
+            kept.append(("negative", -x))
+    kept.append(("last", xs[-1] * 1))
+    return kept
+
+
+OF_TUPLES: dict[Any, Any] = {
+    numbered: lambda k: (normal(k, 20, 3),),
+    trades: lambda k: (normal(k, 30),),
+    with_the_state: lambda k: (T.zeros(3, dtype=T.float64), 8),
+    until_there_are_enough: lambda k: (5,),
+    parts_are_read: lambda k: (normal(k, 6, 3),),
+    in_a_try: lambda k: (normal(k, 12, 3),),
+    after_others: lambda k: (normal(k, 12, 3),),
+}
+
+
+@pytest.mark.parametrize("program", OF_TUPLES, ids=lambda f: f.__name__)
+def test_items_may_be_tuples(program: Any) -> None:
+    compiled = outlined(program)
+    for k in range(14):
+        assert_equal(outcome(program, OF_TUPLES[program](k), k), outcome(compiled, OF_TUPLES[program](k), k))
+    assert max(loops_of_paths(compiled), default=0) >= 1 and not compiled.reasons, compiled.explain()
+    many = program in (
+        parts_are_read,
+        after_others,
+    )  # where items are read one by one, there is a recording for each number of them
+    assert many or compiled.stats.compiled_calls >= 9, compiled.explain()

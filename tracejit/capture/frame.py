@@ -38,7 +38,7 @@ from tracejit.capture.iteration_space import is_unbind_function
 from tracejit.capture.loop_headers import materialised
 from tracejit.capture.loop_recogniser import UNBOUND, LoopRecogniser
 from tracejit.capture.policies import BINARY, C_CALLABLES, IN_PLACE, SWAPPED, UNARY, is_a, is_python_class, is_user_instance
-from tracejit.capture.stacked_items import StackedItems, has_stacked, join_items, may_leave, reversed_items, unstack
+from tracejit.capture.stacked_items import STACKED, StackedTuples, has_stacked, join_items, may_leave, reversed_items, unstack
 from tracejit.capture.syntax.loops import LoopNames
 from tracejit.capture.syntax.outlined_loops import OutlinedLoop
 from tracejit.capture.tracebacks import without_handlers
@@ -388,7 +388,7 @@ class CaptureFrame:
         if not has_stacked(items):
             return self.item(items, bounds)
         end = len(items) - last
-        if active() is None or end <= first or any(type(x) is StackedItems for x in (*items[:first], *items[end:])):
+        if active() is None or end <= first or any(type(x) in STACKED for x in (*items[:first], *items[end:])):
             unstack(items, active())
             return self.item(items, bounds)
         return items[first:end]
@@ -403,7 +403,7 @@ class CaptureFrame:
     def list_end(self, items: Any, key: Any) -> Any:
         """`items[0]`, `items[-1]` or another item near an end of a private list."""
         counted = items[: key + 1] if key >= 0 else items[key:]
-        if has_stacked(items) and (active() is None or any(type(x) is StackedItems for x in counted)):
+        if has_stacked(items) and (active() is None or any(type(x) in STACKED for x in counted)):
             unstack(items, active())
         return self.item(items, key)
 
@@ -562,9 +562,17 @@ class CaptureFrame:
         recorder = active()
         return result if recorder is None else recorder.mark_created(result)
 
-    def extend_list(self, owner: list[Any], items: list[Any]) -> None:
-        """Put what the steps of an outlined loop have appended into a list of the function."""
-        owner.extend(items)
+    def extend_list(self, owner: list[Any], columns: tuple[list[Any], ...], constants: Any, is_private: bool) -> None:
+        """Put what the steps of an outlined loop have appended into a list of the function.  columns, constants: see StackedTuples; the
+        items themselves, and None, where these are no tuples.  is_private: whether the list is."""
+        if constants is None:
+            owner.extend(columns[0])
+            return
+        items = StackedTuples(columns, constants)
+        if is_private and has_stacked(columns[0]):
+            owner.append(items)
+        else:
+            owner.extend(items.items(active()))
 
     def returned_list(self, items: Any) -> Any:
         """A private list that the function returns.  Only where that is the result of the call may rows stay rows."""

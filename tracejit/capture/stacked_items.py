@@ -14,7 +14,7 @@ the first or the last item, and ask whether there is one (`if outs`)."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.loop_emission import emit_loop
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
     from tracejit.capture.tensors import RecordingInterpreter
 
-__all__ = ["StackedItems", "has_stacked", "join_items", "may_leave", "reversed_items", "unstack"]
+__all__ = ["STACKED", "StackedItems", "StackedTuples", "has_stacked", "join_items", "may_leave", "reversed_items", "unstack"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,11 +51,38 @@ class StackedItems:
     last: Tensor | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class StackedTuples:
+    """Items of a list that are tuples.  columns: the items that are their parts.  constants: for each column, the constants of which it has
+    the numbers; None of one that has the parts themselves."""
+
+    columns: tuple[list[Any], ...]
+    constants: tuple[tuple[Any, ...] | None, ...]
+
+    def items(self, recorder: Recorder | None) -> list[Any]:
+        """The tuples.  recorder: see `unstack`."""
+        for column in self.columns:
+            unstack(column, recorder)
+        parts = [
+            column
+            if known is None
+            else [known[k] if recorder is None else recorder.containers.get_item(known, k) for k in column]
+            for column, known in zip(self.columns, self.constants, strict=True)
+        ]
+        made = [*zip(*parts, strict=True)]
+        return made if recorder is None else [recorder.mark_created(x) for x in made]
+
+
+STACKED: Final = (StackedItems, StackedTuples)
+
+
 def join_items(
     interpreter: RecordingInterpreter | None, function: Any, callee: Any, items: Any, *arguments: Any, **keywords: Any
 ) -> Any:
     """function(items, ...).  callee: what to call for it."""
-    if has_stacked(items):
+    if has_tuples(items):
+        unstack(items, None if interpreter is None else interpreter.recorder)
+    elif has_stacked(items):
         result = None
         if interpreter is not None and state.top is interpreter and not interpreter.recorder.stopped:
             if function is len and not (arguments or keywords):
@@ -75,8 +102,13 @@ def _joins(function: Any) -> bool:
 
 
 def has_stacked(items: Any) -> bool:
-    """Whether some items of a list are rows of a tensor."""
-    return type(items) is list and any(type(x) is StackedItems for x in items)
+    """Whether some items of a list are rows of a tensor, or made of such."""
+    return type(items) is list and any(type(x) in STACKED for x in items)
+
+
+def has_tuples(items: Any) -> bool:
+    """Whether some items of a list are tuples that are made of rows of tensors."""
+    return type(items) is list and any(type(x) is StackedTuples for x in items)
 
 
 def _length_of(recorder: Recorder, items: list[Any]) -> Any:
@@ -104,6 +136,9 @@ def _with_known_sizes(recorder: Recorder | None, items: list[Any]) -> list[Any]:
 def reversed_items(recorder: Recorder | None, items: list[Any]) -> list[Any]:
     """The items of a list in the other order.  They require grad as they did where they were appended, whatever the mode is
     now."""
+    if has_tuples(items):
+        unstack(items, recorder)
+        return items[::-1]
     items = _with_known_sizes(recorder, items)
     grad_enabled, state.grad_enabled = state.grad_enabled, True
     try:
@@ -128,6 +163,8 @@ def _ends(tensor: Tensor | None) -> list[Tensor]:
 
 def may_leave(items: list[Any]) -> bool:
     """Whether each call may make items of rows after the program: no gradient goes through them."""
+    if any(type(x) is StackedTuples and not all(map(may_leave, x.columns)) for x in items):
+        return False
     return not any(type(x) is StackedItems and x.rows.requires_grad for x in items)
 
 
@@ -142,7 +179,8 @@ def unstack(items: list[Any], recorder: Recorder | None) -> None:
     known = _with_known_sizes(recorder, items)
     grad_enabled, state.grad_enabled = state.grad_enabled, True
     try:
-        items[:] = [y for x in known for y in (_unstacked(x, recorder) if type(x) is StackedItems else [x])]
+        made = [(_unstacked(x, recorder) if type(x) is StackedItems else [x]) for x in known]
+        items[:] = [z for x in made for y in x for z in (y.items(recorder) if type(y) is StackedTuples else [y])]
     finally:
         state.grad_enabled = grad_enabled
 

@@ -37,8 +37,8 @@ from tracejit.capture.policies import (
     makes_records,
     slots_of,
 )
-from tracejit.capture.recording.selected_rows import numbers_of, selected_rows, tensors_of
-from tracejit.capture.stacked_items import StackedItems
+from tracejit.capture.recording.selected_rows import numbers_of, selected_rows, tensors_of, tuples_of
+from tracejit.capture.stacked_items import STACKED, StackedTuples
 from tracejit.capture.tensors import RecordingInterpreter
 from tracejit.capture.values import MODELS
 from tracejit.replay.ir import (
@@ -267,14 +267,17 @@ class Recipes:
         else:
             method = "add" if cls is set else "append"
             for item in self._insertion_order(value) if cls is set else value:
-                if type(item) is StackedItems:
+                if type(item) in STACKED:
                     self.statements.append(Evaluate(variable.method("extend", self._items(item))))
                 else:
                     self.statements.append(Evaluate(variable.method(method, self.expression(item))))
         return variable
 
-    def _items(self, items: StackedItems) -> Expr:
-        """The items of a list that are rows of a tensor."""
+    def _items(self, items: Any) -> Expr:
+        """The items of a list that are rows of a tensor, or tuples that are made of such."""
+        if type(items) is StackedTuples:
+            columns = [self._container(column, list) for column in items.columns]
+            return self.recorder.constant(tuples_of).call(self.recorder.constant(items.constants), *columns)
         make = self.recorder.constant(tensors_of if items.holds is Tensor else numbers_of)
         ends = [None if x is None else self.expression(x) for x in (items.first, items.last)]
         ends = ends if any(x is not None for x in ends) else []

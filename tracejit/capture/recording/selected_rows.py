@@ -9,7 +9,7 @@ from typing import Any
 from tracejit.tensor import Tensor
 from tracejit.tensor.base import wrap
 
-__all__ = ["numbers_of", "selected_rows", "tensors_of"]
+__all__ = ["numbers_of", "selected_rows", "tensors_of", "tuples_of"]
 
 
 def selected_rows(rows: Tensor, inside: Tensor) -> Tensor:
@@ -27,6 +27,12 @@ def tensors_of(rows: Tensor, inside: Tensor | None, first: Tensor | None = None,
     if last is not None:
         found[-1] = last
     return found
+
+
+def tuples_of(constants: tuple[tuple[Any, ...] | None, ...], *columns: list[Any]) -> list[tuple[Any, ...]]:
+    """Tuples of items of these lists; of constants, where an item is the number of one."""
+    parts = [column if known is None else [known[k] for k in column] for column, known in zip(columns, constants, strict=True)]
+    return [*zip(*parts, strict=True)]
 
 
 def numbers_of(rows: Tensor, inside: Tensor | None) -> list[Any]:

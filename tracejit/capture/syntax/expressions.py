@@ -111,11 +111,15 @@ class ExpressionRewriter(ast.NodeTransformer):
         read = {reads_end(part) for part in walk(node) if not isinstance(part, ReadBeforeLoop)}
         self.joined_lists = self.lists - read  # private ones whose ends nothing reads
         # Variables of what steps of outlined loops append -> the lists that get it, whose names `separate_lists` may have changed.
-        self.extended = {
-            call.args[1].id: call.args[0].id  # type: ignore[attr-defined]
-            for call in walk(node)
-            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == EXTENDED_LIST
-        }
+        self.extended: dict[str, str] = {}
+        self.of_tuples: set[str] = set()  # those of these variables that have parts of items
+        for call in walk(node):
+            match call:
+                case ast.Call(ast.Name(function), [ast.Name(owner), ast.Tuple(parts), ast.Constant(constants)]):
+                    if function == EXTENDED_LIST:
+                        columns = [x.id for x in parts if isinstance(x, ast.Name)]
+                        self.extended.update(dict.fromkeys(columns, owner))
+                        self.of_tuples.update(columns if constants is not None else ())
         returned = returned_lists(node, {x for x in self.extended.values() if self.mangle(x) in self.local - self.captured})
         self.returned_names = {*[x for uses in returned.values() for x in uses]}
         self.lists |= returned.keys()
@@ -347,12 +351,16 @@ class ExpressionRewriter(ast.NodeTransformer):
             return self.located(self.entry_point("zero_argument_super", *names), node)
         if isinstance(function, ast.Name) and function.id == OUTLINED_LOOP:
             *arguments, lists = node.args
-            names = [self.extended[x.value] for x in lists.elts]  # type: ignore[attr-defined]
-            grown = tuple([(name in self.lists, name in self.joined_lists) for name in names])
+            columns = [x.value for x in lists.elts]  # type: ignore[attr-defined]
+            grown = tuple(
+                [(x in self.of_tuples or self.extended[x] in self.lists, self.extended[x] in self.joined_lists) for x in columns]
+            )
             visited = [*map(self.visit, arguments), ast.Constant(grown)]  # type: ignore[arg-type]
             return self.located(self.entry_point("outlined_loop", *visited), node)
         if isinstance(function, ast.Name) and function.id == EXTENDED_LIST:
-            return self.located(self.entry_point("extend_list", *map(self.visit, node.args)), node)
+            is_private = ast.Constant(node.args[0].id in self.lists)  # type: ignore[attr-defined]
+            owner, parts, constants = node.args
+            return self.located(self.entry_point("extend_list", self.visit(owner), parts, constants, is_private), node)
         if reversed_list_name(node) in self.lists:
             return self.located(self.entry_point("reverse_items", self.visit(function.value)), node)  # type: ignore[attr-defined]
         joins = node in self.joining or joined_list(node) in self.lists

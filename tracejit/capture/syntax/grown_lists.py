@@ -6,7 +6,9 @@
             xs.append(f(xs[-1]))                          item = f(last)
                                                           items, length, last = items + (item,), length + 1, item
 
-The list itself is no variable of the step: all items are put into it after the loop.  Its length is a variable where steps ask for it,
+The list itself is no variable of the step: all items are put into it after the loop.  Where each item is a tuple that is written so,
+`xs.append((t, x))`, its parts are items of lists of their own, and the tuples are made after the loop; a part that is a text or another
+constant in the source is the number of that constant.  The length of the list is a variable where steps ask for it,
 `len(xs)` or `if xs`, and where they read an item that may not be there.  The items that they read, `xs[-1]`, `xs[-2]`, `xs[0]`, are
 variables, too; each append moves the last ones on.
 
@@ -45,12 +47,16 @@ _ITEM: Final = f"{OUTLINED}item__"
 class GrownList:
     """A list that steps append to.
 
-    items: the variable of the tuple of what a step appends.  length: that of its length; None where steps do not need it.  is_measured:
-    whether they ask for it.  ends: by their positions in the list, the variables of the items that steps read, and of those behind them.
+    columns: the variables of the tuples of what a step appends, one for each part of items that are tuples.  is_of_tuples: whether they
+    are.  constants: for each column, the constants of which it has the numbers; None of one that has the parts themselves.  length: the
+    variable of its length; None where steps do not need it.  is_measured: whether they ask for it.  ends: by their positions in the
+    list, the variables of the items that steps read, and of those behind them.
     is_filled: whether these are there for certain when the loop begins."""
 
     name: str
-    items: str
+    columns: tuple[str, ...]
+    is_of_tuples: bool
+    constants: tuple[tuple[Any, ...] | None, ...]
     length: str | None
     is_measured: bool
     ends: dict[int, str]
@@ -72,10 +78,16 @@ class GrownList:
 
     def appended(self, item: ast.expr, like: ast.stmt) -> list[ast.stmt]:
         """Statements of a step that stand for `name.append(item)`."""
-        item_read = ast.Name(_ITEM, ast.Load()) if self.ends else item
-        grown = ast.BinOp(ast.Name(self.items, ast.Load()), ast.Add(), ast.Tuple([item_read], ast.Load()))
         statements = [assigned(_ITEM, item, like)] if self.ends else []
-        statements.append(assigned(self.items, grown, like))
+        parts: list[ast.expr] = [ast.Name(_ITEM, ast.Load()) if self.ends else item]
+        if self.is_of_tuples:  # all parts have their values before one is appended
+            pairs = zip(self.constants, _parts(item), strict=True)
+            parts = [x if known is None else ast.Constant(known.index(_constant(x))) for known, x in pairs]
+            statements = [assigned(f"{_ITEM}{k}", part, like) for k, part in enumerate(parts)]
+            parts = [ast.Name(f"{_ITEM}{k}", ast.Load()) for k in range(len(parts))]
+        for column, part in zip(self.columns, parts, strict=True):
+            grown = ast.BinOp(ast.Name(column, ast.Load()), ast.Add(), ast.Tuple([part], ast.Load()))
+            statements.append(assigned(column, grown, like))
         if self.length is not None:
             statements.append(
                 assigned(self.length, ast.BinOp(ast.Name(self.length, ast.Load()), ast.Add(), ast.Constant(1)), like)
@@ -116,11 +128,16 @@ def grown_lists(node: FunctionNode, loop: ast.For | ast.While, has_len: bool) ->
         if not is_filled and not (has_len and {*reads} == {-1}):
             continue
         suffix = f"{loop.lineno}_{len(result)}"
+        items = [growth.item for growth in grown if growth.name == name]
+        constants = None if reads else _constants_of_parts(items)
+        width = 1 if constants is None else len(constants)
         positions = [*range(min(reads, default=0), 0), *sorted({x for x in reads if x >= 0})]
         result.append(
             GrownList(
                 name,
-                f"{OUTLINED}items_{suffix}__",
+                tuple([f"{OUTLINED}items_{suffix}_{k}__" for k in range(width)]),
+                constants is not None,
+                (None,) if constants is None else constants,
                 f"{OUTLINED}length_{suffix}__" if lengths or not is_filled else None,
                 lengths > 0,
                 {x: f"{OUTLINED}item_{suffix}_{'last' if x < 0 else 'first'}{abs(x)}__" for x in positions},
@@ -128,6 +145,31 @@ def grown_lists(node: FunctionNode, loop: ast.For | ast.While, has_len: bool) ->
             )
         )
     return result
+
+
+def _constants_of_parts(items: Sequence[ast.expr]) -> tuple[tuple[Any, ...] | None, ...] | None:
+    """Of items that are tuples of one length: for each part, its constants, if it is one that is no number in each item; else None.  None
+    if they are no such tuples."""
+    if not all(isinstance(x, ast.Tuple) and x.elts and not any(isinstance(y, ast.Starred) for y in x.elts) for x in items):
+        return None
+    if len({len(_parts(x)) for x in items}) > 1:
+        return None
+    result: list[tuple[Any, ...] | None] = []
+    for parts in zip(*map(_parts, items), strict=True):
+        found = [x.value for x in parts if isinstance(x, ast.Constant) and type(x.value) in (str, bytes, type(None))]
+        result.append(tuple(dict.fromkeys(found)) if len(found) == len(parts) else None)
+    return tuple(result)
+
+
+def _parts(item: ast.expr) -> list[ast.expr]:
+    """The parts of a tuple."""
+    assert isinstance(item, ast.Tuple)
+    return item.elts
+
+
+def _constant(part: ast.expr) -> Any:
+    assert isinstance(part, ast.Constant)
+    return part.value
 
 
 def without_lists(body: Sequence[ast.stmt], lists: Collection[GrownList]) -> list[ast.stmt]:

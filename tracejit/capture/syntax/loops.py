@@ -582,7 +582,7 @@ def list_growth(node: ast.AST) -> ListGrowth | None:
             return ListGrowth(name, item)
         case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "insert"), [key, item], [])) if integer(key) == 0:
             return None if isinstance(item, ast.Starred) else ListGrowth(name, item, in_front=True)
-        case ast.Expr(ast.Call(ast.Name("__extended_list__"), [ast.Name(name), item], [])):
+        case ast.Expr(ast.Call(ast.Name("__extended_list__"), [ast.Name(name), item, _], [])):
             return ListGrowth(name, item)
         case ast.AugAssign(ast.Name(name), ast.Add(), ast.List([item])) if not isinstance(item, ast.Starred):
             return ListGrowth(name, item)

@@ -244,7 +244,7 @@ class _Loop:
             return None
         bound = {*bound_names(self.node), *self.names, *self.code.co_freevars}
         lists = grown_lists(self.node, loop, "len" not in bound)
-        items = {x.name: x.items for x in lists}
+        items = [column for x in lists for column in x.columns]
         before = loop.body, getattr(loop, "target", None)
         self.stored = [] if self.is_watched else stored_lists(self.node, loop, bound)
         reading = [*[statement for x in lists for statement in x.read_before(loop)], *[x.read_before(loop) for x in self.stored]]
@@ -258,10 +258,10 @@ class _Loop:
             later = self._read_after()
             given, left, self.unbound = outliner.live_names_of_loop(loop, later, passes_errors=True)
             given = [name for name in given if name != _ELEMENT]
-            own = {_ELEMENT, *items, *[x.name for x in self.stored]}
+            own = {_ELEMENT, *[x.name for x in lists], *[x.name for x in self.stored]}
             left = [name for name in left if name not in own]
-            step = self._step(body, given, left, [*items.values()], self.unbound)
-            parts = self._parts(outliner, body, left, [*items.values()], {*given})
+            step = self._step(body, given, left, items, self.unbound)
+            parts = self._parts(outliner, body, left, items, {*given})
         except (NoPiece, NotConvertible):
             loop.body = before[0]
             if isinstance(loop, ast.For):
@@ -272,13 +272,13 @@ class _Loop:
         unread = names_stored_by(body) & outliner.local - {*left}
         lost = {name for name in unread if not name.startswith(OUTLINED)}
         detached = frozenset(left) - outliner.exposed_and_assigned(body)[0] - self._read_with_graph(bound)
-        self._replace(number, given, left, items, lost)
+        self._replace(number, given, left, lists, lost)
         return OutlinedLoop(
             step,
             tuple(given),
             tuple(left),
-            len(lists),
-            frozenset([k for k, x in enumerate(lists) if x.is_measured]),
+            len(items),
+            frozenset([k for k, x in enumerate([x for x in lists for _ in x.columns]) if x.is_measured]),
             frozenset(later) & {*left},
             frozenset(left) - _assigned_by(body),
             isinstance(loop, ast.For),
@@ -299,7 +299,7 @@ class _Loop:
     def _body(self, lists: Sequence[GrownList]) -> list[ast.stmt]:
         """The body of the step.  lists: those that steps append to."""
         loop = self.loop
-        first = [assigned(x.items, ast.Tuple([], ast.Load()), loop.body[0]) for x in lists]
+        first = [assigned(column, ast.Tuple([], ast.Load()), loop.body[0]) for x in lists for column in x.columns]
         first += [x.begin_step(loop.body[0]) for x in self.stored]
         self.first = first
         body = copy.deepcopy(loop.body)
@@ -426,33 +426,35 @@ class _Loop:
         _steps[code] = self.code
         return code
 
-    def _raised_again(self, left: Sequence[str], items: dict[str, str]) -> list[ast.stmt]:
+    def _raised_again(self, left: Sequence[str], lists: Sequence[GrownList]) -> list[ast.stmt]:
         """Statements that give variables what a step has left in them, put items into lists, and raise the error that it has raised."""
+        items = [column for x in lists for column in x.columns]
         statements: list[ast.stmt] = [
             PlainIf(
                 ast.Compare(_item_of_values(k), [ast.IsNot()], [ast.Constant(UNBOUND)]),
                 [ast.Assign([ast.Name(x, ast.Store())], _item_of_values(k))],
                 [],
             )
-            for k, x in enumerate((*left, *items.values(), _ERROR))
+            for k, x in enumerate((*left, *items, _ERROR))
         ]
-        statements += [_extended(name, more) for name, more in items.items()]
-        unused = (_VALUES, *items.values(), _ERROR)
+        statements += map(_extended, lists)
+        unused = (_VALUES, *items, _ERROR)
         forgotten: list[ast.stmt] = [ast.Assign([ast.Name(x, ast.Store())], ast.Constant(None)) for x in unused]
         raised = PlainTry([ast.Raise(ast.Name(_ERROR, ast.Load()))], [], [], forgotten)
         return [*statements, *[_unbound_again(x) for x in self.unbound], raised]
 
     def _replace(
-        self, number: int, given: Sequence[str], left: Sequence[str], items: dict[str, str], lost: Collection[str]
+        self, number: int, given: Sequence[str], left: Sequence[str], lists: Sequence[GrownList], lost: Collection[str]
     ) -> None:
-        """Replace the statement by a call of the entry point, and statements that store what it gives.  items: by lists, the variables
-        of what steps have appended.  lost: other variables that steps assign to; they stay variables of the function, where code before
+        """Replace the statement by a call of the entry point, and statements that store what it gives.  lists: those that steps append
+        to.  lost: other variables that steps assign to; they stay variables of the function, where code before
         the loop names them."""
         loop = self.loop
         pattern, parts = (WHILE, []) if isinstance(loop, ast.While) else _pattern(loop.iter)
         header = ast.Tuple(parts, ast.Load())
         values = ast.Tuple([ast.Name(x, ast.Load()) for x in given], ast.Load())
-        names = ast.Tuple([ast.Constant(x) for x in items.values()], ast.Load())
+        items = [column for x in lists for column in x.columns]
+        names = ast.Tuple([ast.Constant(x) for x in items], ast.Load())
         arguments = [ast.Constant(number), ast.Constant(pattern), header, values, names]
         call = ast.Call(ast.Name(OUTLINED_LOOP, ast.Load()), arguments, [])
         pair = ast.Tuple([ast.Name(_WAY, ast.Store()), ast.Name(_VALUES, ast.Store())], ast.Store())
@@ -466,14 +468,14 @@ class _Loop:
         if leaves:
             statements.append(if_way(RETURNS, [ast.Return(ast.Name(_VALUES, ast.Load()))]))
         if self.is_watched:
-            statements.append(if_way(RAISES, self._raised_again(left, items)))
+            statements.append(if_way(RAISES, self._raised_again(left, lists)))
         stores: list[ast.stmt] = []
         if left or items:
-            targets: list[ast.expr] = [ast.Name(x, ast.Store()) for x in (*left, *items.values())]
+            targets: list[ast.expr] = [ast.Name(x, ast.Store()) for x in (*left, *items)]
             stores.append(ast.Assign([ast.Tuple(targets, ast.Store())], ast.Name(_VALUES, ast.Load())))
-        stores += [_extended(name, more) for name, more in items.items()]
+        stores += map(_extended, lists)
         if items:
-            stores.append(ast.Assign([ast.Name(x, ast.Store()) for x in items.values()], ast.Constant(None)))
+            stores.append(ast.Assign([ast.Name(x, ast.Store()) for x in items], ast.Constant(None)))
         if stores:
             statements.append(if_way(NO_STEP, stores, equal=False))
         statements += [_unbound_again(x) for x in self.unbound]
@@ -487,9 +489,12 @@ class _Loop:
         _replace_statement(self.node, loop, statements)
 
 
-def _extended(name: str, items: str) -> ast.stmt:
-    """A statement that puts items into a list."""
-    return ast.Expr(ast.Call(ast.Name(EXTENDED_LIST, ast.Load()), [ast.Name(name, ast.Load()), ast.Name(items, ast.Load())], []))
+def _extended(grown: GrownList) -> ast.stmt:
+    """A statement that puts what steps have appended to a list into it."""
+    constants: Any = grown.constants if grown.is_of_tuples else None
+    columns = ast.Tuple([ast.Name(x, ast.Load()) for x in grown.columns], ast.Load())
+    arguments = [ast.Name(grown.name, ast.Load()), columns, ast.Constant(constants)]
+    return ast.Expr(ast.Call(ast.Name(EXTENDED_LIST, ast.Load()), arguments, []))
 
 
 def _assigned_by(parts: Sequence[ast.AST]) -> set[str]:
