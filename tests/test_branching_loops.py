@@ -1207,6 +1207,15 @@ def the_same_state_again(x: Any, n: int) -> Any:  # is refused: some steps appen
     return seen
 
 
+def the_state_before_and_after(x: Any, n: int) -> Any:  # is refused: each state is there twice
+    seen = []
+    for _ in range(n):
+        seen.append(x)
+        x = 0.9 * x + 0.3 * T.randn(3) if x.sum() > 0 else x + T.randn(3)
+        seen.append(x)
+    return seen, x
+
+
 def of_two_variables(x: Any, n: int) -> Any:  # is refused: the list may hold what `best` is, at any place
     seen, best = [], x
     for _ in range(n):
@@ -1228,6 +1237,7 @@ def at_times_without(x: Any, n: int) -> Any:  # is refused: the last item is not
 SHARED_ITEMS: dict[Any, bool] = {
     trajectory: True, accepted_states: True, until_outside: True, states_before_steps: True, states_before_steps_until: True,
     of_two_variables: False, at_times_without: False, states_before_steps_at_times: False, the_same_state_again: False,
+    the_state_before_and_after: False,
 }  # fmt: skip
 
 

@@ -626,7 +626,7 @@ class PathTree:
         """The slot that holds the last item of a list after each step that appends to it, and keeps it in the others.  None if there is
         none, or other slots may hold items."""
         holding = self.holds_items([k])
-        if len(holding) != 1 or len(self.parts) > 1:
+        if len(holding) != 1 or len(self.parts) > 1 or self.has_items_of_others(k):
             return None
         slot = holding[0]
         for end in self.ends():
