@@ -1216,6 +1216,24 @@ def the_state_before_and_after(x: Any, n: int) -> Any:  # is refused: each state
     return seen, x
 
 
+def in_two_lists(x: Any, n: int) -> Any:  # is refused: both lists hold the same tensors
+    seen, kept = [], []
+    for _ in range(n):
+        x = 0.9 * x + 0.3 * T.randn(3) if x.sum() > 0 else x + T.randn(3)
+        seen.append(x)
+        kept.append(x)
+    return seen, kept
+
+
+def in_two_lists_before_and_after(x: Any, n: int) -> Any:  # is refused, too
+    seen, kept = [], []
+    for _ in range(n):
+        seen.append(x)
+        x = 0.9 * x + 0.3 * T.randn(3) if x.sum() > 0 else x + T.randn(3)
+        kept.append(x)
+    return seen, kept, x
+
+
 def of_two_variables(x: Any, n: int) -> Any:  # is refused: the list may hold what `best` is, at any place
     seen, best = [], x
     for _ in range(n):
@@ -1237,7 +1255,7 @@ def at_times_without(x: Any, n: int) -> Any:  # is refused: the last item is not
 SHARED_ITEMS: dict[Any, bool] = {
     trajectory: True, accepted_states: True, until_outside: True, states_before_steps: True, states_before_steps_until: True,
     of_two_variables: False, at_times_without: False, states_before_steps_at_times: False, the_same_state_again: False,
-    the_state_before_and_after: False,
+    the_state_before_and_after: False, in_two_lists: False, in_two_lists_before_and_after: False,
 }  # fmt: skip
 
 

@@ -141,12 +141,12 @@ def backward(
                 x.retain_grad()
         sink = GradientSink(None, [wanted_edge(x) for x in chosen])
         run_backward(edges, cotangents, sink, retain_graph=retain, create_graph=create_graph, wrap=_WRAP[0])
-        for x in leaves:
-            g = sink.received.get((id(x), 0))
+        for leaf, index in map(wanted_edge, leaves):
+            g = sink.received.get((id(leaf), index))
             if g is not None:
-                quietly(accumulate, x, g, sink.handed, create_graph)
-                for hook in hooks_after(x):
-                    hook(x)
+                quietly(accumulate, leaf, g, sink.handed, create_graph)
+                for hook in hooks_after(leaf):
+                    hook(leaf)
         return
     sink = GradientSink(functools.partial(accumulate, create_graph=True) if create_graph else accumulate)
     run_backward(edges, cotangents, sink, retain_graph=retain, create_graph=create_graph, wrap=_WRAP[0])

@@ -17,9 +17,9 @@ and later ones have the step as a whole.
 
 A step may compute, read, draw, make output (logged_calls.py), store in places that it has in its source (step_places.py), and append items
 to lists (appended_items.py), and nothing else.  It leaves tensors, numbers, and tuples of such; a variable may be of several kinds
-(varying_kinds.py), or hold a view of a row (row_views.py).  A first step that leaves other kinds than the loop was given stays outside of
-the node.  Where a step does anything else, the recording stops with the reason, and the rest of the call is as in eager mode
-(stopped_loop.py).
+(varying_kinds.py), hold a view of a row (row_views.py), or a leaf that the step has made (carried_leaves.py).  A first step that leaves
+other kinds than the loop was given stays outside of the node.  Where a step does anything else, the recording stops with the reason, and
+the rest of the call is as in eager mode (stopped_loop.py).
 
 Nested loops are nodes of the path of a step, with a tree of their own; runs of one loop in different steps share it."""
 
@@ -787,9 +787,10 @@ class LoopRun:
                 raise Refused("a step returns a view that a variable holds")
             if key[1] in self.read_after and key not in self.kinds.rows:
                 raise Refused(f"{key[1]!r} becomes a view that another variable holds")
-        held = [k for k in self.tree.item_kinds if self.is_held(k) and self.tree.slot_of_last_item(k) is None]
-        held = [k for k in held if self.tree.slot_of_first_item(k) is None]
-        if any(map(self.tree.has_items_of_others, held)):
+        held = [k for k in self.tree.item_kinds if self.is_held(k)]
+        has_shared = self.tree.share_items(held)
+        held = [k for k in held if self.tree.slot_of_last_item(k) is None and self.tree.slot_of_first_item(k) is None]
+        if has_shared or any(map(self.tree.has_items_of_others, held)):
             raise Refused("an item of a list that is more than joined is there twice, or from before the step")
         if self.tree.holds_items(held):
             raise Refused("an item of a list that is more than joined is a variable, too")

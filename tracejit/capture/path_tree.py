@@ -36,30 +36,9 @@ from tracejit.ir.graph import Literal, Node
 from tracejit.tensor import Tensor
 
 __all__ = [
-    "BASE",
-    "GO",
-    "HAS_ITEM",
-    "MOST_PATHS",
-    "NUMBER",
-    "OBJECTS",
-    "OF_SHARED",
-    "TRUTH",
-    "WAY",
-    "Column",
-    "Leaf",
-    "LoopNode",
-    "LoopRecord",
-    "NoBody",
-    "PathEnd",
-    "PathTree",
-    "Segment",
-    "Slot",
-    "TripCount",
-    "identity",
-    "item_place",
-    "requires_grad",
-    "sources_on_path",
-    "with_places",
+    "BASE", "GO", "HAS_ITEM", "MOST_PATHS", "NUMBER", "OBJECTS", "OF_SHARED", "TRUTH", "WAY", "Column", "Leaf", "LoopNode",
+    "LoopRecord", "NoBody", "PathEnd", "PathTree", "Segment", "Slot", "TripCount", "identity", "item_place", "requires_grad",
+    "sources_on_path", "with_places",
 ]  # fmt: skip
 
 MOST_PATHS: Final = 64
@@ -616,6 +595,25 @@ class PathTree:
             if count > 1 or (count and end.left.get(slot, (LIVE_IN, slot))[0] != LOCAL) or (not count and end.way == CONTINUES):
                 return None
         return slot
+
+    def share_items(self, lists: Sequence[int]) -> bool:
+        """Whether one tensor may be an item of several of these lists."""
+        if len(lists) < 2:
+            return False
+        first = {k: slot for k in lists if (slot := self.slot_of_first_item(k)) is not None}
+        for end in self.ends():
+            of_lists = {k: end.items[k] for k in lists if k < len(end.items)}
+            items = [x for column in of_lists.values() for x in column]
+            if len({*items}) < len(items):
+                return True
+            for (
+                k,
+                slot,
+            ) in first.items():  # a step before may have appended to another list what is in the slot, or a later one may do so
+                known = {(LIVE_IN, slot), end.left.get(slot, (LIVE_IN, slot))}
+                if any(not known.isdisjoint(column) for other, column in of_lists.items() if other != k):
+                    return True
+        return False
 
     def has_items_of_others(self, k: int) -> bool:
         """Whether steps append to a list what they have not made, or have appended already."""

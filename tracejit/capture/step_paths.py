@@ -48,7 +48,6 @@ NUMBERS: Final[dict[type, Any]] = {int: int64, float: float64, bool: bool_}
 """Types of numbers that slots hold, with the dtypes of their tensors."""
 HOLDS_STATE: Final = object
 """What the slot of a generator's state holds."""
-
 _MOST_PARTS: Final = 64
 """Parts of a tuple that steps carry on, at most."""
 _WORD: Final = 63
@@ -63,9 +62,8 @@ class Refused(Exception):
 class StepOutcome:
     """path, end: see path_tree.py.  contents: what slots hold after the step, if it has put something else there.  grads: which
     of these require grad.  items: what it has appended to each list.  changes: a variable that is of another kind than before the
-    step; "" if there is none.
-    has_views_of_leaf: whether it has left a view of the contents of a leaf, and that may be one from before the loop.
-    new_leaves: variables that hold leaves after it (carried_leaves.py), of which that was not known before."""
+    step; "" if there is none.  has_views_of_leaf: whether it has left a view of the contents of a leaf (carried_leaves.py), and that may be
+    one from before the loop.  new_leaves: variables that hold leaves after it, of which that was not known before."""
 
     path: list[StepNode]
     end: PathEnd

@@ -7,8 +7,9 @@ getting as far as that.
 
 * Paths.  A call that a path serves gains two units for each recorded operation, and one for every 4,096 elements that only
   eager mode processes: it processes the elements of each operation, a program those of fused operations once (recorded_path.py).
-  A call that the first path does not serve costs one for itself, one for each path tried in vain (two if its entry is Python),
-  and, for a program that was left by an exit, as much as the elements that it processes.  Recorded calls are not counted.
+  A call that the first path does not serve costs one for itself, one for each path tried in vain (two if its entry is Python), for a
+  program that was left by an exit, as much as the elements that it processes, and, if no path serves it, 4 more, or 16 where paths are
+  looked up by sizes.  Recorded calls are not counted.
 * Windows.  A *window* is `WINDOW` calls that the first path did not serve.  The loss of a window is a debt, which later windows
   may pay back.  If a function with a debt has as many paths as it may have, it drops those that served nothing (after one loss,
   the next time after two ...).  It records the next path when the last one has served a call.  If the debt remains, the function

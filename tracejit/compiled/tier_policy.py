@@ -17,8 +17,10 @@ The tiers of a call are the function itself, a recorded path (whose path is Pyth
 * A function with a loop whose steps branch differently has too many paths.  It is recorded again with the loop outlined, as one
   node (capture/branching_loops.py).  If that is not possible it runs in pieces: the function is Python again, and the bodies of
   its loops are compiled functions (pieces.py).  That is decided as soon as a recording has stopped for this reason
-  (capture/branches.py), or when two recordings differ at a branch that runs in many steps.  If the steps are few, all paths may
-  be worth recording; they are recorded until too few of them have earned what they cost.
+  (capture/branches.py), or when two recordings differ at a branch that runs in many steps.  A loop that can be outlined is so after
+  few steps, too: when two recordings differ at a branch in it, and before its first recording is compiled if values have ended it.
+  Where such a loop cannot be a node, and the steps are few, all paths may be worth recording; they are recorded until too few of
+  them have earned what they cost.
 * A function that calls itself has a path for each shape of the recursion.  It runs in pieces between recursive calls as soon as
   recordings of `_SHAPES_TO_SPLIT` different shapes owe much, or one has stopped and has branches in the recursion.  A few small
   shapes have a path each.
