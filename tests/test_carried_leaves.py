@@ -254,7 +254,25 @@ def of_the_leaf_before(x: Any, n: int) -> Any:
     return total, x
 
 
-EAGER: list[Any] = [loss_with_its_graph, all_leaves, best_leaf, with_its_memory, with_a_gradient, of_the_leaf_before]
+def with_another_name(x: Any, n: int) -> Any:  # what comes through `first` is a part of the gradient of the first step
+    x = x.clone().requires_grad_()
+    first, total = x, T.zeros(3, dtype=T.float64)
+    for _ in range(n):
+        slope = grad((x * first).sum(), x)[0]
+        total = total + slope if slope.sum() > 0 else total - slope
+        x = (x * 0.9).detach().requires_grad_()
+    return total, x
+
+
+EAGER: list[Any] = [
+    loss_with_its_graph,
+    all_leaves,
+    best_leaf,
+    with_its_memory,
+    with_a_gradient,
+    of_the_leaf_before,
+    with_another_name,
+]
 
 
 @pytest.mark.parametrize("function", EAGER, ids=lambda f: f.__name__)
