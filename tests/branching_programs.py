@@ -106,6 +106,21 @@ def metropolis(x: Any, steps: int) -> Any:
     return x, accepted, T.stack(seen).mean(0)
 
 
+def trades(prices: Any, window: int = 3) -> Any:
+    cash, shares, done = 100.0, 0, []
+    for t in range(window, len(prices)):
+        mean = prices[t - window : t].mean()
+        if prices[t] > mean and shares == 0:
+            shares = 10
+            cash -= shares * prices[t].item()
+            done.append(("buy", t))
+        elif prices[t] < mean and shares > 0:
+            cash += shares * prices[t].item()
+            shares = 0
+            done.append(("sell", t))
+    return cash, done
+
+
 def heun(y: Any, end: float, tolerance: float) -> Any:
     t, dt, rejected = 0.0, 0.1, 0
     while t < end:

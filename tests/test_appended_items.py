@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tracejit as T
-from tests.branching_programs import agrees, assert_equal, density, loops_of_paths, normal, outcome, outlined
+from tests.branching_programs import agrees, assert_equal, density, loops_of_paths, normal, outcome, outlined, trades
 from tests.test_branching_loops import messages
 from tests.test_gradients_of_branching_loops import weight
 
@@ -483,21 +483,6 @@ def numbered(xs: Any) -> Any:
         if x.sum() > 0:
             kept.append((k, x * 2))
     return kept
-
-
-def trades(prices: Any) -> Any:
-    cash, shares, done = 100.0, 0, []
-    for t in range(3, len(prices)):
-        mean = prices[t - 3 : t].mean()
-        if prices[t] > mean and shares == 0:
-            shares = 10
-            cash -= shares * prices[t].item()
-            done.append(("buy", t))
-        elif prices[t] < mean and shares > 0:
-            cash += shares * prices[t].item()
-            shares = 0
-            done.append(("sell", t))
-    return cash, done
 
 
 def with_the_state(x: Any, n: int) -> Any:

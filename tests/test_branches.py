@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tracejit as T
-from tests.branching_programs import ball, density, heun, metropolis
+from tests.branching_programs import ball, density, heun, metropolis, trades
 from tracejit import nn
 from tracejit.capture import branches, record
 from tracejit.compiled.tier_policy import TierPolicy
@@ -441,24 +441,10 @@ def test_layers_that_are_told_apart_by_their_attributes_are_one_program() -> Non
 
 
 def test_a_step_whose_paths_serve_few_of_many_calls_is_left_to_python() -> None:
-    def trade(prices: Any, window: int = 10) -> Any:
-        cash, shares, trades = 100.0, 0, []
-        for t in range(window, len(prices)):
-            mean = prices[t - window : t].mean()
-            if prices[t] > mean and shares == 0:
-                shares = 10
-                cash -= shares * prices[t].item()
-                trades.append(("buy", t))
-            elif prices[t] < mean and shares > 0:
-                cash += shares * prices[t].item()
-                shares = 0
-                trades.append(("sell", t))
-        return cash + shares * prices[-1].item(), trades
-
-    compiled = T.compile(trade, wait=True)
+    compiled = T.compile(trades, wait=True)
     for k in range(60):
         T.manual_seed(k)
         prices = 1 + 0.01 * T.randn(200).cumsum(0)
-        (cash, trades), found = trade(prices), compiled(prices)
-        assert found[0] == pytest.approx(cash) and found[1] == trades
+        (cash, done), found = trades(prices, 10), compiled(prices, 10)
+        assert found[0] == pytest.approx(cash) and found[1] == done
     assert compiled.stats.piecewise_calls < 30 and compiled.stats.traces <= 3, compiled.explain()

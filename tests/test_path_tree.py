@@ -501,25 +501,6 @@ def test_a_result_is_made_of_another_one_that_an_earlier_part_has_made() -> None
     assert pairs_of_results({0: ("mul", 0)}, {1: ("mul", 0)}, {2: ("mul", 1), 0: "new"}) == {(1, 2)}
 
 
-def test_a_slot_holds_an_item_that_another_slot_of_the_same_object_gave() -> None:
-    tree = tree_of(Tensor, Tensor)
-    tree.clear(2)
-    tree.read_after = {"v0", "v1"}
-    path = Path()
-    both = path.op("mul", X, 2.0)
-    path.into(tree, {0: both, 1: both}, PROCEEDS)
-    Path().into(tree, {}, items=(X,), part=1)
-    assert tree.holds_items([0]) == [0, 1]
-    assert tree.items_from_before([0], [0, 1]) == []  # the first part has made it
-    path = Path()
-    path.asks(path.op("gt", X, 1.0, aval=TRUTH), False)
-    other = tree_of(Tensor, Tensor)
-    other.clear(2)
-    path.into(other, {}, PROCEEDS)
-    Path().into(other, {}, items=(X,), part=1)
-    assert other.items_from_before([0], [0, 1]) == [X] and other.items_from_before([0], [1]) == []
-
-
 # -- objects
 def test_a_slot_says_which_object_it_holds() -> None:
     tree = tree_of(Tensor, Tensor)

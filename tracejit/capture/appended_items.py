@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracejit.capture.handlers.stand_ins import plain
+from tracejit.capture.item_objects import items_from_before, slot_of_first_item, slot_of_last_item, slots_with_copies
 from tracejit.capture.loop_steps import LIVE_IN, SHARED
 from tracejit.capture.stacked_items import StackedItems, unstack
 from tracejit.core.dtypes import bool_
@@ -116,14 +117,14 @@ class AppendedItems:
         places = self.from_before()
         shared = [defined[run.tree.shared[x[1]]] for x in places if x[0] == SHARED and run.tree.shared[x[1]] in defined]
         given = [*run.begun.values(), *[defined[v] for v in run.tree.objects]] if any(x[0] == LIVE_IN for x in places) else ()
-        holding = run.tree.holding_copies()
+        holding = slots_with_copies(run.tree)
         viewed = run.viewed if any(x[0] == LIVE_IN and x[1] in holding for x in places) else ()
         run.recorder.item_aliases += [(x, run.line) for x in (*held.values(), *shared, *given, *run.item_roots, *viewed)]
 
     def from_before(self) -> list[StepValue]:
         """The places of items that may be tensors from before the loop."""
         begun = [k for k, number in enumerate(self._run.begun_objects) if number >= 0]
-        return self._run.tree.items_from_before(range(len(self.before)), begun)
+        return items_from_before(self._run.tree, range(len(self.before)), begun)
 
     def plain(self, known: dict[int, Tensor]) -> list[list[Any]]:
         """The items so far, where the recording has stopped.  known: objects, by their numbers, to which these are added."""
@@ -160,9 +161,9 @@ class AppendedItems:
         run, holds = self._run, self._run.tree.item_kinds[k][1]
         first = last = None
         if run.is_held(k):
-            if (slot := run.tree.slot_of_first_item(k)) is not None:
+            if (slot := slot_of_first_item(run.tree, k)) is not None:
                 first = run.object_from_before(run.begun_objects[slot])
-            elif (slot := run.tree.slot_of_last_item(k)) is not None:
+            elif (slot := slot_of_last_item(run.tree, k)) is not None:
                 last = held.get(run.objects[slot])
         if inside is None:
             return [StackedItems(rows, len(rows._array), holds, known, first, last)]

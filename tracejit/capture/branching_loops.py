@@ -40,6 +40,7 @@ from tracejit.capture.defects import stop_for_defect
 from tracejit.capture.gathered_items import GatheredItems
 from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.handlers.symbols import is_symbolic
+from tracejit.capture.item_objects import slots_with_copies, slots_with_items, why_not_rows
 from tracejit.capture.logged_calls import LoggedCalls
 from tracejit.capture.loop_result import LoopResult
 from tracejit.capture.loop_steps import LIVE_IN, SHARED, RecordingPoint, StepValue, outside_value
@@ -774,26 +775,22 @@ class LoopRun:
         # Tensors may have become those of slots, or a nested loop is another one.  The paths of all steps are needed by the tape, and where
         # items may be other objects.
         lists = [*range(self.loop.items)]
-        needs_all = self.tree.has_gradients or self.items.from_before() or self.tree.holds_items(lists)
+        needs_all = self.tree.has_gradients or self.items.from_before() or slots_with_items(self.tree, lists)
         if why and self.restarts < _MOST_RESTARTS and not needs_all and not self.is_divided:
             self.restarts += 1
             self.tree.clear()
             why = insert()
         if why:
             raise Refused(why)
-        holding = self.tree.holding_copies()
+        holding = slots_with_copies(self.tree)
         for key in [self.tree.slots[k].key for k in sorted(holding)]:
             if key[0] != "variable":
                 raise Refused("a step returns a view that a variable holds")
             if key[1] in self.read_after and key not in self.kinds.rows:
                 raise Refused(f"{key[1]!r} becomes a view that another variable holds")
         held = [k for k in self.tree.item_kinds if self.is_held(k)]
-        has_shared = self.tree.share_items(held)
-        held = [k for k in held if self.tree.slot_of_last_item(k) is None and self.tree.slot_of_first_item(k) is None]
-        if has_shared or any(map(self.tree.has_items_of_others, held)):
-            raise Refused("an item of a list that is more than joined is there twice, or from before the step")
-        if self.tree.holds_items(held):
-            raise Refused("an item of a list that is more than joined is a variable, too")
+        if why := why_not_rows(self.tree, held):
+            raise Refused(why)
         if self.is_nested and not all(map(self.tree.is_full, self.tree.columns)):
             raise Refused("some steps append to a list, or values decide how many steps do, in a loop in a loop")
         self.has_paths = True
@@ -859,7 +856,7 @@ class LoopRun:
                 self.objects[k] = self._first_object() + first.setdefault(place, k) if self.tree.is_object(k) else -1
         if self.trips is not None and outcome.end.way != PROCEEDS:
             self.arrays[0] = np.array(int(arrays[0]) + self.trips.step)
-        copied, holding = dict(outcome.end.copies), self.tree.holding_copies()
+        copied, holding = dict(outcome.end.copies), slots_with_copies(self.tree)
         appended: list[list[tuple[np.ndarray[Any, Any], Any]]] = [[] for _ in outcome.items]
         for column, more, places in zip(appended, outcome.items, outcome.end.items, strict=True):
             for array, place in zip(more, places, strict=True):

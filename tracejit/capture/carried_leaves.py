@@ -124,5 +124,7 @@ class CarriedLeaves:
         return ""
 
     def _is_of_step(self, begin: RecordingPoint, x: Any) -> bool:
-        is_leaf = isinstance(x, Tensor) and x.requires_grad and x.is_leaf
-        return is_leaf and (self._run.interpreter.value_of(x) or 0) >= begin.values
+        if not (isinstance(x, Tensor) and x.requires_grad and x.is_leaf):
+            return False
+        value = self._run.interpreter.value_of(x)
+        return value is not None and value >= begin.values

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracejit.capture.item_objects import slots_with_items
 from tracejit.capture.loop_emission import LoopResults, emit_loop, room_for
 from tracejit.capture.loop_steps import LIVE_IN, StepValue
 from tracejit.capture.path_body import body_of
@@ -168,7 +169,7 @@ class LoopResult:
         """The result of the loop."""
         tree, slots = self._run.tree, self._run.tree.slots
         known: dict[int, Tensor] = {}
-        read = self._run.tree.holds_items(range(self._run.loop.items))
+        read = slots_with_items(tree, range(self._run.loop.items))
         held: dict[int, Tensor] = {}
 
         def value_of_slot(k: int) -> Any:

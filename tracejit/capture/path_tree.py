@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from itertools import combinations
 from typing import Any, Final
 
 from tracejit.capture.loop_steps import LIVE_IN, LOCAL, SHARED, StepNode, StepValue, ValueKind
@@ -583,131 +582,6 @@ class PathTree:
         """The ends of all paths of all parts."""
         return [segment.end for segment in self.segments() if segment.end is not None]
 
-    def slot_of_first_item(self, k: int) -> int | None:
-        """The slot whose first object is the first item of a list, since each step appends to the list what it finds in the slot, and puts
-        something new there.  None if there is none, or slots may hold items after the loop."""
-        slots = {x[1] if x[0] == LIVE_IN else None for end in self.ends() if k < len(end.items) for x in end.items[k]}
-        slot = slots.pop() if len(slots) == 1 else None
-        if slot is None or len(self.parts) > 1 or self.holds_items([k]):
-            return None
-        for end in self.ends():
-            count = len(end.items[k]) if k < len(end.items) else 0
-            if count > 1 or (count and end.left.get(slot, (LIVE_IN, slot))[0] != LOCAL) or (not count and end.way == CONTINUES):
-                return None
-        return slot
-
-    def share_items(self, lists: Sequence[int]) -> bool:
-        """Whether one tensor may be an item of several of these lists."""
-        if len(lists) < 2:
-            return False
-        first = {k: slot for k in lists if (slot := self.slot_of_first_item(k)) is not None}
-        for end in self.ends():
-            of_lists = {k: end.items[k] for k in lists if k < len(end.items)}
-            items = [x for column in of_lists.values() for x in column]
-            if len({*items}) < len(items):
-                return True
-            for (
-                k,
-                slot,
-            ) in first.items():  # a step before may have appended to another list what is in the slot, or a later one may do so
-                known = {(LIVE_IN, slot), end.left.get(slot, (LIVE_IN, slot))}
-                if any(not known.isdisjoint(column) for other, column in of_lists.items() if other != k):
-                    return True
-        return False
-
-    def has_items_of_others(self, k: int) -> bool:
-        """Whether steps append to a list what they have not made, or have appended already."""
-        columns = [end.items[k] for end in self.ends() if k < len(end.items)]
-        return any(x[0] != LOCAL for items in columns for x in items) or any(len({*items}) < len(items) for items in columns)
-
-    def slot_of_last_item(self, k: int) -> int | None:
-        """The slot that holds the last item of a list after each step that appends to it, and keeps it in the others.  None if there is
-        none, or other slots may hold items."""
-        holding = self.holds_items([k])
-        if len(holding) != 1 or len(self.parts) > 1 or self.has_items_of_others(k):
-            return None
-        slot = holding[0]
-        for end in self.ends():
-            items, left = end.items[k] if k < len(end.items) else (), end.left.get(slot, (LIVE_IN, slot))
-            if (items and (items[-1] != left or left in items[:-1])) or (not items and left != (LIVE_IN, slot)):
-                return None
-        return slot
-
-    def holds_items(self, lists: Collection[int]) -> list[int]:
-        """The slots that are read after the loop and may hold items of these lists then."""
-        ends = [(end, [x for n in lists if n < len(end.items) for x in end.items[n]]) for end in self.ends()]
-        if not any(items for _, items in ends):
-            return []
-        pairs = self._slots_of_one_object()
-        holding: set[int] = set()
-        while True:
-            found = {
-                k
-                for end, items in ends
-                for k in range(len(self.slots))
-                if ((x := end.left.get(k, (LIVE_IN, k)))[0] == LIVE_IN and x[1] in holding)
-                or any(_may_be_one(x, y, pairs) for y in items)
-            }
-            if found <= holding:
-                keys = {k: self.slots[k].key for k in sorted(holding)}
-                return [k for k, key in keys.items() if key[0] == "return" or (len(key) > 1 and key[1] in self.read_after)]
-            holding |= found
-
-    def _slots_of_one_object(self) -> set[tuple[int, int]]:
-        """Pairs of slots that may hold one tensor, the smaller number first."""
-        slots = [k for k in range(len(self.slots)) if self.is_object(k)]
-        left = [[end.left.get(k, (LIVE_IN, k)) for k in slots] for end in self.ends()]
-        pairs: set[tuple[int, int]] = set()
-        while True:
-            found = {
-                (i, j)
-                for places in left
-                for (i, x), (j, y) in combinations(zip(slots, places, strict=True), 2)
-                if _may_be_one(x, y, pairs)
-            }
-            if found <= pairs:
-                return pairs
-            pairs |= found
-
-    def holding_copies(self) -> set[int]:
-        """The slots that may hold copies of views of what is from before the loop."""
-        holding: set[int] = set()
-        ends = self.ends()
-        while True:
-            found = {
-                k
-                for end in ends
-                for k, x in end.left.items()
-                if any(x == copied for copied, _ in end.copies) or (x[0] == LIVE_IN and x[1] in holding)
-            }
-            if found <= holding:
-                return holding
-            holding |= found
-
-    def items_from_before(self, lists: Collection[int], begun: Collection[int]) -> list[StepValue]:
-        """The places of items of these lists that may be tensors from before the loop.  begun: the slots that hold such at first."""
-        before: list[set[int]] = [{*begun}, *[set() for _ in self.parts[1:]]]  # for each part, the slots that may hold such
-        while True:
-            count = sum(map(len, before))
-            for part in range(len(self.parts)):
-                for _, end in self.paths_of(part):
-                    following = before[part + 1 if end.way == PROCEEDS else 0]
-                    for k in range(len(self.slots)):
-                        kind, at = end.left.get(k, (LIVE_IN, k))
-                        if self.is_object(k) and (kind == SHARED or (kind == LIVE_IN and at in before[part])):
-                            following.add(k)
-            if sum(map(len, before)) == count:
-                break
-        return [
-            x
-            for part in range(len(self.parts))
-            for _, end in self.paths_of(part)
-            for k in lists
-            if k < len(end.items)
-            for x in end.items[k]
-            if x[0] == SHARED or (x[0] == LIVE_IN and x[1] in before[part])
-        ]
-
     @property
     def is_counted(self) -> bool:
         """Whether the node is one of a fixed number of steps, all of which are made."""
@@ -767,11 +641,6 @@ class PathTree:
     def kind_of(self, place: StepValue) -> ValueKind:
         """The same, and whether it requires grad."""
         return self.aval_of(place), place[0] == LIVE_IN and self.slots[place[1]].requires_grad
-
-
-def _may_be_one(x: StepValue, y: StepValue, pairs: Collection[tuple[int, int]]) -> bool:
-    """Whether one tensor may stand at two places.  pairs: of slots that may hold one, the smaller number first."""
-    return x == y or (x[0] == y[0] == LIVE_IN and (min(x[1], y[1]), max(x[1], y[1])) in pairs)
 
 
 def _differs(node: StepNode) -> str:

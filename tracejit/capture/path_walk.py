@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tracejit.capture.item_objects import slots_with_copies
 from tracejit.capture.loop_steps import LIVE_IN, LOCAL, SHARED, StepValue
 from tracejit.capture.path_body import nodes_to_run
 from tracejit.capture.path_tree import PathEnd, PathTree, Segment
@@ -71,7 +72,7 @@ class PathWalk:
             for k, known in self._ready.items()
             if k in segments and len(known[1]) == len(segments[k].nodes) and all(map(_is, known[1], segments[k].nodes))
         }
-        self._holding_copies = tree.holding_copies()
+        self._holding_copies = slots_with_copies(tree)
         self._changes, self._marked = {}, [slot.requires_grad for slot in tree.slots]
         changing = tree.changing_grad()
         self._grads = {}

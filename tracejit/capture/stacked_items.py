@@ -13,11 +13,13 @@ the first or the last item, and ask whether there is one (`if outs`)."""
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.loop_emission import emit_loop
+from tracejit.capture.recording.selected_rows import tuples_of
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FROM_NUMPY, bool_, default_dtype, float32, float64
 from tracejit.core.interpreter import state
@@ -63,13 +65,9 @@ class StackedTuples:
         """The tuples.  recorder: see `unstack`."""
         for column in self.columns:
             unstack(column, recorder)
-        parts = [
-            column
-            if known is None
-            else [known[k] if recorder is None else recorder.containers.get_item(known, k) for k in column]
-            for column, known in zip(self.columns, self.constants, strict=True)
-        ]
-        made = [*zip(*parts, strict=True)]
+        made = tuples_of(
+            self.constants, *self.columns, read=operator.getitem if recorder is None else recorder.containers.get_item
+        )
         return made if recorder is None else [recorder.mark_created(x) for x in made]
 
 

@@ -62,7 +62,7 @@ __all__ = ["Miss", "PendingPath", "RecordingDriver"]
 _UNSERVED: Final = 4
 _LOOKUP: Final = 16
 """What a call that no path serves costs besides trying them, in the units of accounts.py: 3 us, or 11 where paths are looked up by sizes.
-Measured with one path, and with 120."""
+A call of a small function, left by an exit, took 4 to 6 us more than eagerly with paths for one size, 12 with those for 2, 17 or 57."""
 
 
 class Miss(NamedTuple):

@@ -349,7 +349,7 @@ class TierPolicy:
                 self._diagnostics.note(make("branching_loop", worst.text(), worst.where))
             return False
         few = [x for x in branches if divergence is not None and x.where == divergence.where and x.runs >= _STEPS_TO_OUTLINE]
-        if divergence is not None and few and self._outline(divergence, few, is_needed=False):
+        if divergence is not None and few and self._outline(divergence, few, is_early=True):
             return True
         divergences = self._diagnostics.divergences.of_branches()
         enough = min(_DIVERGENCES_TO_SPLIT, max(3, len(self._table.paths) - 2))
@@ -373,7 +373,7 @@ class TierPolicy:
             return False
         others = [x for x in recording.branches if x.alternates and x.runs >= _STEPS_TO_SPLIT and x not in branches]
         divergence = Divergence("exit", "a value", branches[0].where, branches[0].values)
-        return self._outline(divergence, [*branches, *others], is_needed=False)
+        return self._outline(divergence, [*branches, *others], is_early=True)
 
     def split_or_reject(self, recording: Recording, reason: Reason) -> None:
         """A recording has stopped because steps of a loop branch differently: run in pieces, or record less often."""
@@ -387,10 +387,10 @@ class TierPolicy:
             self.accounts.discourage()
             self.reject(reason)
 
-    def _outline(self, divergence: Divergence, branches: Sequence[Branch], is_needed: bool = True) -> bool:
+    def _outline(self, divergence: Divergence, branches: Sequence[Branch], is_early: bool = False) -> bool:
         """Outline the loops around `branches` in recordings from now on, so that each is one node of the program
-        (capture/branching_loops.py).  is_needed: whether the function runs in pieces if that fails, also after few steps.  Returns
-        False if nothing would change."""
+        (capture/branching_loops.py).  is_early: whether a few steps were enough for that; if it fails, the function runs in pieces
+        only where a branch was decided in many.  Returns False if nothing would change."""
         if not self.may_outline:
             return False
         before = dict(self.branching_lines)
@@ -401,7 +401,7 @@ class TierPolicy:
                     self.branching_lines[code] = self.branching_lines.get(code, frozenset()) | {site.line}
         if self.branching_lines == before:
             return False
-        self._outlined_for = divergence, [x for x in branches if is_needed or x.runs >= _STEPS_TO_SPLIT]
+        self._outlined_for = divergence, [x for x in branches if not is_early or x.runs >= _STEPS_TO_SPLIT]
         self._retire(self._table.drop_all())
         self.accounts.forgive()
         return True

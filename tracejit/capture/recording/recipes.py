@@ -38,7 +38,7 @@ from tracejit.capture.policies import (
     slots_of,
 )
 from tracejit.capture.recording.selected_rows import numbers_of, selected_rows, tensors_of, tuples_of
-from tracejit.capture.stacked_items import STACKED, StackedTuples
+from tracejit.capture.stacked_items import STACKED, StackedItems, StackedTuples
 from tracejit.capture.tensors import RecordingInterpreter
 from tracejit.capture.values import MODELS
 from tracejit.replay.ir import (
@@ -273,9 +273,9 @@ class Recipes:
                     self.statements.append(Evaluate(variable.method(method, self.expression(item))))
         return variable
 
-    def _items(self, items: Any) -> Expr:
+    def _items(self, items: StackedItems | StackedTuples) -> Expr:
         """The items of a list that are rows of a tensor, or tuples that are made of such."""
-        if type(items) is StackedTuples:
+        if isinstance(items, StackedTuples):
             columns = [self._container(column, list) for column in items.columns]
             return self.recorder.constant(tuples_of).call(self.recorder.constant(items.constants), *columns)
         make = self.recorder.constant(tensors_of if items.holds is Tensor else numbers_of)

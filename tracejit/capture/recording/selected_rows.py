@@ -4,6 +4,8 @@ Nothing else in the call depends on how many rows there are (handlers/ragged.py)
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import Any
 
 from tracejit.tensor import Tensor
@@ -29,9 +31,12 @@ def tensors_of(rows: Tensor, inside: Tensor | None, first: Tensor | None = None,
     return found
 
 
-def tuples_of(constants: tuple[tuple[Any, ...] | None, ...], *columns: list[Any]) -> list[tuple[Any, ...]]:
-    """Tuples of items of these lists; of constants, where an item is the number of one."""
-    parts = [column if known is None else [known[k] for k in column] for column, known in zip(columns, constants, strict=True)]
+def tuples_of(
+    constants: tuple[tuple[Any, ...] | None, ...], *columns: list[Any], read: Callable[[Any, Any], Any] = operator.getitem
+) -> list[tuple[Any, ...]]:
+    """Tuples of items of these lists; of constants, where an item is the number of one.  read: gives the constant of a number."""
+    pairs = zip(columns, constants, strict=True)
+    parts = [column if known is None else [read(known, k) for k in column] for column, known in pairs]
     return [*zip(*parts, strict=True)]
 
 

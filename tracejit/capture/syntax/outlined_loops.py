@@ -195,10 +195,10 @@ def outline_loops(code: CodeType, located: Located, lines: Collection[int], name
     waiting = list(outermost_loops(node.body))
     while waiting:
         loop = waiting.pop(0)
-        branches = any(loops_around(loop, line) for line in lines)
         if _is_written_out(loop):
             waiting += outermost_loops(loop.body)
             continue
+        branches = any(loops_around(loop, line) for line in lines)
         if not branches and not (is_step(code) and isinstance(loop, ast.For) and _goes_over_range(loop.iter)):
             continue
         made = _Loop(code, located, names, loop, branches).outlined(len(outlined))
