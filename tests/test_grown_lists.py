@@ -205,12 +205,12 @@ def test_a_list_that_is_made_anew_in_a_branch_may_have_no_items(program: Any) ->
 
 
 OTHER_USES = {
-    "xs.append(xs[-2] + x) if k > 2 else xs.append(x)": "a step changes what it has not made: 'xs'",
-    "xs.append(xs[1] + x) if x.sum() > 0 else xs.append(x)": "a step changes what it has not made: 'xs'",
-    "xs.append(xs[k] + x)": "a step changes what it has not made: 'xs'",
-    "xs.append(xs[-1] + x); xs[-1] = x": "a step changes what it has not made: 'xs'",
+    "xs.append(xs[-2] + x) if k > 2 else xs.append(x)": "a step leaves a view of what it was given",
+    "xs.append(xs[1] + x) if x.sum() > 0 else xs.append(x)": "a step leaves a view of what it was given",
+    "xs.append(xs[k] + x)": "a step reads, or changes otherwise, a list in an object",
+    "xs.append(xs[-1] + x); xs[-1] = x": "a step reads, or changes otherwise, a list in an object",
     "xs.append(xs[-1] + x); xs.pop(0)": "a step changes what it has not made: 'xs'",
-    "xs.append(sum(y[-1] for y in xs) + x)": "a step changes what it has not made: 'xs'",
+    "xs.append(sum(y[-1] for y in xs) + x)": "a step reads, or changes otherwise, a list in an object",
 }
 
 

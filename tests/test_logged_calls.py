@@ -260,6 +260,7 @@ def with_another_effect(x: Any, n: int) -> Any:
         x = x * 0.7 if x.sum() > 0.5 else x + 0.3
         print(t)
         SEEN.append(t)
+        SEEN.pop()
     return x
 
 
@@ -274,7 +275,7 @@ def under_a_lock(x: Any, n: int) -> Any:
 REFUSED = {
     under_a_lock: "a step changes what it has not made: something outside",
     of_something_else: "the text of a SimpleNamespace contains an address",
-    with_another_effect: "a step changes what it has not made: a list, by append()",
+    with_another_effect: "a step reads, or changes otherwise, a list in an object",
     in_a_nested_loop: "a step of a loop in a loop makes output",
     of_a_clock: "output of a step needs",
 }

@@ -35,15 +35,26 @@ _SPARSE = 4
 
 
 class AppendedItems:
-    """The items of one run, by lists.  before: those of steps that stay outside of the node.  steps: for each step of the node, and each
-    part of it, the items, each with the number of the object that it is (path_tree.py), or a tensor on its memory where it is a view of
-    what is from before the loop; -1 of one that nothing else holds."""
+    """The items of one run, by lists: those of the program, by variables and then by objects (reached_lists.py), and others.
+
+    numbers: of the program's lists.  before: the items of steps that stay outside of the node, by variables.  steps: for each step of the
+    node, and each part of it, the items, each with the number of the object that it is (path_tree.py), or a tensor on its memory where it
+    is a view of what is from before the loop; -1 of one that nothing else holds."""
 
     def __init__(self, run: LoopRun) -> None:
         self.before: list[list[Any]] = [[] for _ in range(run.loop.items)]
+        self.numbers = [*range(run.loop.items)]
+        self._count = run.loop.items
         self.steps: list[list[list[list[tuple[np.ndarray[Any, Any], Any]]]]] = []
         self._run = run
         self._columns: list[tuple[Column, bool]] = []  # each with whether each step has an item
+
+    def new_list(self, is_of_program: bool = False) -> int:
+        """The number of another list."""
+        self._count += 1
+        if is_of_program:
+            self.numbers.append(self._count - 1)
+        return self._count - 1
 
     def set_columns(self, tree: PathTree) -> None:
         """Note which columns the body of a tree gives."""
@@ -56,8 +67,8 @@ class AppendedItems:
         self.steps[-1].append([*items, *[[] for _ in self.before[len(items) :]]])
 
     def _of_list(self, k: int) -> list[tuple[np.ndarray[Any, Any], Any]]:
-        """The items of all steps for a list of the program."""
-        return [item for step in self.steps for part in step for item in part[k]]
+        """The items of all steps for a list."""
+        return [item for step in self.steps for part in step if k < len(part) for item in part[k]]
 
     def of_step(self, outputs: Sequence[Tensor], parts: int) -> list[list[Tensor]]:
         """The items of the first parts of a step, for each list of the program, of what the body gives for columns as tensors."""
@@ -84,17 +95,13 @@ class AppendedItems:
     def lists(self, rows: Sequence[Tensor], held: Mapping[int, Tensor]) -> list[list[Any]]:
         """What is appended to each list.  rows: what the node gives for columns.  held: by their numbers, tensors that variables hold after
         the loop, and that may be items."""
-        run = self._run
-        numbers = [[number for _, number in self._of_list(k)] for k in range(len(self.before))]
-        columns = self.columns(rows)
+        run, columns = self._run, self.columns(rows)
         result: list[list[Any]] = [[*before] for before in self.before]
         for k, items in enumerate(result):
-            objects = [(at, self._object(n, held)) for at, n in enumerate(numbers[k])]
-            if k in columns:
-                items += self._stacked(k, *columns[k], tuple([(at, x) for at, x in objects if x is not None]), held)
+            items += self.stacked(k, columns, held)
             if not run.lists[k][0]:
                 unstack(items, run.recorder)
-        self._watch(held)
+        self.watch(held)
         return result
 
     def columns(self, rows: Sequence[Tensor]) -> dict[int, tuple[Tensor, Tensor | None]]:
@@ -111,7 +118,7 @@ class AppendedItems:
             return number
         return held[number] if number in held else self._run.object_from_before(number) if number != -1 else None
 
-    def _watch(self, held: Mapping[int, Tensor]) -> None:
+    def watch(self, held: Mapping[int, Tensor]) -> None:
         """Have the recording stop where the call writes to what may be an item, since rows are copies."""
         run, defined = self._run, self._run.interpreter.defined
         places = self.from_before()
@@ -124,27 +131,34 @@ class AppendedItems:
     def from_before(self) -> list[StepValue]:
         """The places of items that may be tensors from before the loop."""
         begun = [k for k, number in enumerate(self._run.begun_objects) if number >= 0]
-        return items_from_before(self._run.tree, range(len(self.before)), begun)
+        return items_from_before(self._run.tree, self.numbers, begun)
 
     def plain(self, known: dict[int, Tensor]) -> list[list[Any]]:
-        """The items so far, where the recording has stopped.  known: objects, by their numbers, to which these are added."""
+        """The items so far of lists in variables, where the recording has stopped.  known: see `plain_items`."""
         run = self._run
-        if any(self._of_list(k) for k in range(len(self.before))) and run.tree.has_gradients and run.tape.is_needed:
-            found: list[list[Any]] = run.tape.items()
+        if any(map(self._of_list, range(len(self.before)))) and run.tree.has_gradients and run.tape.is_needed:
+            found = run.tape.items()
         else:
             found = [[wrap(x) for x, _ in self._of_list(k)] for k in range(len(self.before))]
-        for k, items in enumerate(found):
-            for at, (_, number) in enumerate(self._of_list(k)):
-                if isinstance(number, Tensor):
-                    items[at] = items[at] if items[at].requires_grad else number
-                elif number != -1:
-                    before = run.real_object(number)
-                    items[at] = known.setdefault(number, items[at]) if before is None else before
-        kinds = {k: holds for k, (_, holds) in run.tree.item_kinds.items()} if self.steps else {}
         return [
-            [*map(run.recorder.stands_for, map(plain, before)), *[x if kinds[k] is Tensor else kinds[k](x._array) for x in more]]
+            [*map(run.recorder.stands_for, map(plain, before)), *self._plain_items(k, more, known)]
             for k, (before, more) in enumerate(zip(self.before, found, strict=True))
         ]
+
+    def plain_items(self, k: int, known: dict[int, Tensor]) -> list[Any]:
+        """The items so far of a list whose items do not require grad.  known: objects, by their numbers, to which these are added."""
+        return self._plain_items(k, [wrap(x) for x, _ in self._of_list(k)], known)
+
+    def _plain_items(self, k: int, items: list[Tensor], known: dict[int, Tensor]) -> list[Any]:
+        """items: as tensors of their own."""
+        for at, (_, number) in enumerate(self._of_list(k)):
+            if isinstance(number, Tensor):
+                items[at] = items[at] if items[at].requires_grad else number
+            elif number != -1:
+                before = self._run.real_object(number)
+                items[at] = known.setdefault(number, items[at]) if before is None else before
+        holds = self._run.tree.item_kinds[k][1] if items else Tensor
+        return [x if holds is Tensor else holds(x._array) for x in items]
 
     def _split(self, outputs: Sequence[Any], parts: int) -> Iterator[tuple[int, Any, Any]]:
         """(list, what there is of a column, which steps have an item: None where all have) for each column of the first parts."""
@@ -154,11 +168,16 @@ class AppendedItems:
                 continue
             yield k, next(remaining), None if is_full else next(remaining)
 
-    def _stacked(
-        self, k: int, rows: Tensor, inside: Tensor | None, known: tuple[tuple[int, Tensor], ...], held: Mapping[int, Tensor]
+    def stacked(
+        self, k: int, columns: Mapping[int, tuple[Tensor, Tensor | None]], held: Mapping[int, Tensor], may_be_none: bool = False
     ) -> list[StackedItems]:
-        """The items of a list.  rows, inside: see `columns`.  known: `held` of StackedItems.  held: see `lists`."""
+        """The items of a list.  columns: of all lists.  held: see `lists`.  may_be_none: whether it is not guarded that there are any."""
+        if k not in columns:
+            return []
         run, holds = self._run, self._run.tree.item_kinds[k][1]
+        rows, inside = columns[k]
+        objects = [(at, self._object(number, held)) for at, (_, number) in enumerate(self._of_list(k))]
+        known = tuple([(at, x) for at, x in objects if x is not None])
         first = last = None
         if run.is_held(k):
             if (slot := slot_of_first_item(run.tree, k)) is not None:
@@ -167,7 +186,8 @@ class AppendedItems:
                 last = held.get(run.objects[slot])
         if inside is None:
             return [StackedItems(rows, len(rows._array), holds, known, first, last)]
-        if not run.take(REGISTRY["any"].of(inside, dims=(0,), keepdim=False)):
+        may_be_none = may_be_none and first is None and last is None
+        if not may_be_none and not run.take(REGISTRY["any"].of(inside, dims=(0,), keepdim=False)):
             return []
         is_sparse = int(inside._array.sum()) * _SPARSE < len(inside._array)
         selected = run.recorder.ragged.rows_where(rows, inside, is_fixed=is_sparse and k in run.loop.measured)

@@ -58,6 +58,7 @@ from tracejit.capture.path_tree import (
 )
 from tracejit.capture.path_walk import PathWalk
 from tracejit.capture.python_steps import plain_elements, run_steps
+from tracejit.capture.reached_lists import ReachedLists
 from tracejit.capture.reasons import make
 from tracejit.capture.row_views import RowView
 from tracejit.capture.snapshots import Snapshot
@@ -210,12 +211,14 @@ class LoopRun:
         self.is_nested = bool(self.loops_around)
         self.items = AppendedItems(self)
         self.calls = LoggedCalls(self)
+        self.reached = ReachedLists(self)
         self.kinds = VaryingKinds(self)
         self.stopped = StoppedLoop(self)
 
     def is_held(self, k: int) -> bool:
         """Whether it matters which objects the items of a list are."""
-        return k < len(self.lists) and not self.lists[k][1] and self.tree.item_kinds[k][1] is Tensor
+        is_joined = k < len(self.lists) and self.lists[k][1]
+        return k in self.items.numbers and not is_joined and self.tree.item_kinds[k][1] is Tensor
 
     def step(self, function: FunctionType, *given: Any) -> Any:
         """Run the step, or a part of it, in Python."""
@@ -548,6 +551,7 @@ class LoopRun:
             entered = interpreter.journal.mark()
             self.calls.begin_step()
             before = self.reachable()
+            self.reached.begin_step(before)
             self.gathered.stand_ins.clear()
             given = self._arguments(stand_ins)
         except Exception as error:
@@ -585,9 +589,13 @@ class LoopRun:
             outcome = describe_path(self, begin, entered, self.leaves.live_ins(live_ins), way, values, left, before)
             if outcome.new_leaves:
                 self._note_leaves(outcome.new_leaves)
+            if outcome.new_lists:
+                self.reached.begin(outcome.new_lists, are_certain=True)
+                self._restore_written()
+            if outcome.new_leaves or outcome.new_lists:
                 self._take_back(outer, stand_ins, states, guarded)
-                return self._with_leaves()
-            may_stay = self.may_stay_outside and way != RETURNS and (way == CONTINUES or not self.loop.items)
+                return self._once_more()
+            may_stay = self.may_stay_outside and way != RETURNS and (way == CONTINUES or not self.items.numbers)
             stays = self._reads_twice(outcome) or self.leaves.are_from_outside or outcome.has_views_of_leaf
             if may_stay and ((outcome.changes and way == CONTINUES) or stays):
                 return self._stay_outside(stand_ins, live_ins, way, values, left)
@@ -615,8 +623,14 @@ class LoopRun:
             raise Refused(f"{min(names)!r} is a leaf that requires grad after some steps alone")
         self.leaves.variables.update(names)
 
-    def _with_leaves(self) -> tuple[int, Any] | None:
-        """Begin again, with slots of leaves.  Returns what `_after` does."""
+    def _restore_written(self) -> None:
+        """Give what the last step has written to the contents that it had before."""
+        before = self.contents_before
+        for x in {id(x): x for x in self.interpreter.defined.values() if id(x) in before}.values():
+            x._array[...] = before[id(x)]
+
+    def _once_more(self) -> tuple[int, Any] | None:
+        """Begin again, with more leaves or lists.  Returns what `_after` does."""
         self.made = 0
         try:
             self._begin_again()
@@ -635,8 +649,10 @@ class LoopRun:
         self.carried[name] = Carried(form, [by_key[key] for key in keys])
 
     def _find_places(self) -> None:
-        """Find the places that steps store in: those that hold what may be carried, or what has no state."""
-        places = places_of_step(self.recorder, self.function, {name: self.variables[name] for name in self.loop.live_ins})
+        """Find the places that steps store in, those that hold what may be carried, or what has no state; and lists in objects."""
+        variables = {name: self.variables[name] for name in self.loop.live_ins}
+        places, lists = places_of_step(self.recorder, self.function, variables)
+        self.reached.begin([(x, len(x)) for x in lists if not self.is_nested], are_certain=False)
         values = {name: place.read(self.recorder) for name, place in places.items()}
         self.places = {name: place for name, place in places.items() if is_carried_or_constant(values[name])}
         self.values_in_python = {name: place.current_value() for name, place in self.places.items()}
@@ -774,8 +790,7 @@ class LoopRun:
         why = insert()
         # Tensors may have become those of slots, or a nested loop is another one.  The paths of all steps are needed by the tape, and where
         # items may be other objects.
-        lists = [*range(self.loop.items)]
-        needs_all = self.tree.has_gradients or self.items.from_before() or slots_with_items(self.tree, lists)
+        needs_all = self.tree.has_gradients or self.items.from_before() or slots_with_items(self.tree, self.items.numbers)
         if why and self.restarts < _MOST_RESTARTS and not needs_all and not self.is_divided:
             self.restarts += 1
             self.tree.clear()
@@ -904,6 +919,7 @@ class LoopRun:
         self.variables = {**self.variables, **dict(zip(self.loop.live_outs, left, strict=True))}
         for column, more in zip(self.items.before, appended, strict=True):
             column.extend(more)
+        self.reached.keep(lambda x: _replaced(x, originals))
         for name, x in in_places.items():
             self.places[name].store(self.recorder, _replaced(x, originals))
         if way != CONTINUES:
@@ -911,6 +927,7 @@ class LoopRun:
         if self.trips is not None:
             self.element = self.recorder.operators.binary("+", self.element, self.trips.step)
         if not self._has_step():
+            self.reached.emit([], {})
             return CONTINUES, self.recorder.mark_created((*left, *self.items.lists([], {})))
         self._fill_slots()
         return None

@@ -38,7 +38,7 @@ from tracejit.capture.iteration_space import is_unbind_function
 from tracejit.capture.loop_headers import materialised
 from tracejit.capture.loop_recogniser import UNBOUND, LoopRecogniser
 from tracejit.capture.policies import BINARY, C_CALLABLES, IN_PLACE, SWAPPED, UNARY, is_a, is_python_class, is_user_instance
-from tracejit.capture.stacked_items import STACKED, StackedTuples, has_stacked, join_items, may_leave, reversed_items, unstack
+from tracejit.capture.stacked_items import STACKED, StackedRecords, has_stacked, join_items, may_leave, reversed_items, unstack
 from tracejit.capture.syntax.loops import LoopNames
 from tracejit.capture.syntax.outlined_loops import OutlinedLoop
 from tracejit.capture.tracebacks import without_handlers
@@ -563,12 +563,12 @@ class CaptureFrame:
         return result if recorder is None else recorder.mark_created(result)
 
     def extend_list(self, owner: list[Any], columns: tuple[list[Any], ...], constants: Any, is_private: bool) -> None:
-        """Put what the steps of an outlined loop have appended into a list of the function.  columns, constants: see StackedTuples; the
+        """Put what the steps of an outlined loop have appended into a list of the function.  columns, constants: see StackedRecords; the
         items themselves, and None, where these are no tuples.  is_private: whether the list is."""
         if constants is None:
             owner.extend(columns[0])
             return
-        items = StackedTuples(columns, constants)
+        items = StackedRecords(columns, constants)
         if is_private and has_stacked(columns[0]):
             owner.append(items)
         else:

@@ -48,6 +48,10 @@ class GatheredItems:
         return len(items), self._column(items) if items else lambda k: None
 
     # -- what steps do with them
+    def goes_over(self, value: Any) -> bool:
+        """Whether the loop goes over this list."""
+        return any(value is sequence for sequence, _ in self._sequences)
+
     def is_row(self, value: Any) -> bool:
         """Whether a tensor is one that items are rows of."""
         return any(value is x for x in self._rows)

@@ -50,11 +50,11 @@ class _Form(NamedTuple):
 
 @dataclass(slots=True)
 class _Call:
-    """function: makes the call, with the objects, then the tensors.  lists: those that numbers are appended to."""
+    """function: makes the call, with the objects, then the tensors.  lists: those that each number is appended to."""
 
     function: Callable[..., Any]
     objects: tuple[Any, ...]
-    lists: range
+    lists: list[int]
 
 
 class LoggedCalls:
@@ -64,8 +64,7 @@ class LoggedCalls:
         self._run = run
         self._calls: list[_Call] = []
         self._known: dict[_Form, int] = {}
-        self._which = run.loop.items  # the list of the numbers of the calls
-        self._end = self._which + 1  # of all lists
+        self._which = -1  # the list of the numbers of the calls
         self._other_calls = 0
         self._begin = 0
         self.positions: set[int] = set()
@@ -80,35 +79,34 @@ class LoggedCalls:
         effects = self._run.recorder.effects
         self.positions, self._begin, self._other_calls = set(), len(effects.in_order), len(effects.opaque_calls)
 
-    def of_step(self) -> list[list[Tensor]]:
+    def of_step(self) -> dict[int, list[Tensor]]:
         """What a step appends to the lists that are for calls, if that is all that it has done outside.  Raises Refused."""
         effects, stores = self._run.recorder.effects, self._run.positions
         positions = [k for k in range(self._begin, len(effects.in_order)) if k not in stores]
         calls = [x for k in positions if type(x := effects.in_order[k]) is FunctionCall]
         if not calls or not len(calls) == len(positions) == len(effects.opaque_calls) - self._other_calls:
-            return []
+            return {}
+        if self._which < 0:
+            self._which = self._run.items.new_list()
         made: list[tuple[int, list[Tensor]]] = []
         for call in calls:
             reader = _Reader(self._run)
             form = reader.form(call)
             if form not in self._known:
                 self._known[form] = len(self._calls)
-                lists = range(self._end, self._end + form.numbers)
-                self._end = lists.stop
+                lists = [self._run.items.new_list() for _ in range(form.numbers)]
                 function = self._run.recorder.unwatched(partial(_function, form, self._run.recorder.namespace))
                 self._calls.append(_Call(function, tuple(reader.objects), lists))
             made.append((self._known[form], reader.numbers))
         if self._run.is_nested:
             raise Refused("a step of a loop in a loop makes output")
         self.positions = {*positions}
-        found: list[list[Tensor]] = [[] for _ in range(self._which, self._end)]
+        found: dict[int, list[Tensor]] = {}
         for number, tensors in made:
-            found[0].append(number_tensor(self._run.interpreter, number, int))
+            found.setdefault(self._which, []).append(number_tensor(self._run.interpreter, number, int))
             for k, x in zip(self._calls[number].lists, tensors, strict=True):
-                found[k - self._which].append(x)
-        while not found[-1]:
-            found.pop()
-        for k, column in enumerate(found, self._which):
+                found.setdefault(k, []).append(x)
+        for k, column in found.items():
             for x in column:
                 kind = Aval(x._array.shape, FROM_NUMPY[x._array.dtype]), _LOGGED
                 if self._run.tree.item_kinds.setdefault(k, kind) != kind:
@@ -117,15 +115,16 @@ class LoggedCalls:
 
     def make(self, items: Sequence[Sequence[tuple[np.ndarray[Any, Any], Any]]]) -> None:
         """Make the calls of a step that has appended these items to all lists."""
-        if len(items) > self._which:
-            columns = [[wrap(array) for array, _ in column] for column in items[self._which :]]
-            log = self._log(range(self._which, len(items)))
+        lists = [k for k in self._lists() if k < len(items) and items[k]]
+        if lists:
+            columns = [[wrap(array) for array, _ in items[k]] for k in lists]
+            log = self._log(lists)
             self._run.recorder.perform(lambda: log.make(columns, [x.objects for x in self._calls]))
 
     def emit(self, columns: dict[int, tuple[Tensor, Tensor | None]]) -> None:
         """Have the entry make the calls of all steps.  columns: by lists, the rows of the node, and which of them are items; None if all
         are."""
-        lists = [k for k in range(self._which, self._end) if k in columns]  # none of calls of steps outside of the node
+        lists = [k for k in self._lists() if k in columns]  # none of calls of steps outside of the node
         if not lists:
             return
         recorder = self._run.recorder
@@ -133,6 +132,10 @@ class LoggedCalls:
         objects = [recorder.mark_created(x.objects) for x in self._calls]
         arguments = recorder.mark_created(tuple(given)), recorder.mark_created(tuple(objects))
         recorder.effects.note_call(FunctionCall(recorder.mark_fixed(self._log(lists)), arguments, {}), "output of steps")
+
+    def _lists(self) -> list[int]:
+        """All lists that are for calls, first that of their numbers."""
+        return [self._which, *[k for call in self._calls for k in call.lists]] if self._calls else []
 
     def _log(self, lists: Sequence[int]) -> _Log:
         """lists: those that there are."""

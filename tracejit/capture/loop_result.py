@@ -169,7 +169,7 @@ class LoopResult:
         """The result of the loop."""
         tree, slots = self._run.tree, self._run.tree.slots
         known: dict[int, Tensor] = {}
-        read = slots_with_items(tree, range(self._run.loop.items))
+        read = slots_with_items(tree, self._run.items.numbers)
         held: dict[int, Tensor] = {}
 
         def value_of_slot(k: int) -> Any:
@@ -203,6 +203,8 @@ class LoopResult:
                 )
         if way == RETURNS:
             leaves = [value_of_slot(k) for key, k in by_key.items() if key[0] == "return"]
+            self._run.reached.emit(rows, held)
             return way, put_together(self._run.recorder, self._run.template, iter(leaves))
         left = [self._run.variable(x, by_key, value_of_slot, self._run.recorder) for x in self._run.loop.live_outs]
+        self._run.reached.emit(rows, held)
         return way, self._run.recorder.mark_created((*left, *self._run.items.lists(rows, held)))

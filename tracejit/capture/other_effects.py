@@ -53,7 +53,13 @@ def _change(run: LoopRun, entered: Mark) -> str:
     firsts = interpreter.states, type(interpreter).backward_ran, type(interpreter)._wrote
     sizes = recorder.sizes
     read = (effects.stored, effects.content_guarded, recorder.guarded_by_value, recorder.positions, *sizes.tables_of_names())
-    known = (*read, *firsts, *recorder.ragged.tables(), *((effects.opaque_calls,) if run.calls.positions else ()))
+    known = (
+        *read,
+        *firsts,
+        run.reached.pending,
+        *recorder.ragged.tables(),
+        *((effects.opaque_calls,) if run.calls.positions else ()),
+    )
     stores = run.positions
     found, calls = "", ""
     for table, place in interpreter.journal.changes(entered, Topic.READS | Topic.NUMBERS):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.loop_emission import emit_loop
-from tracejit.capture.recording.selected_rows import tuples_of
+from tracejit.capture.recording.selected_rows import records_of
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FROM_NUMPY, bool_, default_dtype, float32, float64
 from tracejit.core.interpreter import state
@@ -35,13 +35,23 @@ if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
     from tracejit.capture.tensors import RecordingInterpreter
 
-__all__ = ["STACKED", "StackedItems", "StackedTuples", "has_stacked", "join_items", "may_leave", "reversed_items", "unstack"]
+__all__ = [
+    "STACKED",
+    "StackedItems",
+    "StackedRecords",
+    "has_stacked",
+    "join_items",
+    "may_leave",
+    "plain_items",
+    "reversed_items",
+    "unstack",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StackedItems:
     """So many items of a list: the rows of a tensor.  count: None of a ragged tensor (handlers/ragged.py), where data decides how many
-    there are: one at least.  holds: the type of the items, Tensor, int, float or bool.  held: the tensors of this call that are items
+    there are.  holds: the type of the items, Tensor, int, float or bool.  held: the tensors of this call that are items
     and that something else holds, too, each after its position.  first, last: the tensors that are the
     first and the last item in all calls, if something else holds these, too."""
 
@@ -54,31 +64,32 @@ class StackedItems:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StackedTuples:
-    """Items of a list that are tuples.  columns: the items that are their parts.  constants: for each column, the constants of which it has
-    the numbers; None of one that has the parts themselves."""
+class StackedRecords:
+    """Items of a list that have parts, or are constants.  columns: the items that are their parts.  constants: for each column, the
+    constants of which it has the numbers; None of one that has the parts themselves.  form: tuple; the keys of dictionaries; or None where
+    the first part is the item itself."""
 
     columns: tuple[list[Any], ...]
     constants: tuple[tuple[Any, ...] | None, ...]
+    form: Any = tuple
 
     def items(self, recorder: Recorder | None) -> list[Any]:
-        """The tuples.  recorder: see `unstack`."""
+        """The items.  recorder: see `unstack`."""
         for column in self.columns:
             unstack(column, recorder)
-        made = tuples_of(
-            self.constants, *self.columns, read=operator.getitem if recorder is None else recorder.containers.get_item
-        )
+        read = operator.getitem if recorder is None else recorder.containers.get_item
+        made = records_of(self.form, self.constants, *self.columns, read=read)
         return made if recorder is None else [recorder.mark_created(x) for x in made]
 
 
-STACKED: Final = (StackedItems, StackedTuples)
+STACKED: Final = (StackedItems, StackedRecords)
 
 
 def join_items(
     interpreter: RecordingInterpreter | None, function: Any, callee: Any, items: Any, *arguments: Any, **keywords: Any
 ) -> Any:
     """function(items, ...).  callee: what to call for it."""
-    if has_tuples(items):
+    if has_records(items):
         unstack(items, None if interpreter is None else interpreter.recorder)
     elif has_stacked(items):
         result = None
@@ -104,9 +115,9 @@ def has_stacked(items: Any) -> bool:
     return type(items) is list and any(type(x) in STACKED for x in items)
 
 
-def has_tuples(items: Any) -> bool:
-    """Whether some items of a list are tuples that are made of rows of tensors."""
-    return type(items) is list and any(type(x) is StackedTuples for x in items)
+def has_records(items: Any) -> bool:
+    """Whether some items of a list are made of several rows of tensors, or of constants."""
+    return type(items) is list and any(type(x) is StackedRecords for x in items)
 
 
 def _length_of(recorder: Recorder, items: list[Any]) -> Any:
@@ -134,7 +145,7 @@ def _with_known_sizes(recorder: Recorder | None, items: list[Any]) -> list[Any]:
 def reversed_items(recorder: Recorder | None, items: list[Any]) -> list[Any]:
     """The items of a list in the other order.  They require grad as they did where they were appended, whatever the mode is
     now."""
-    if has_tuples(items):
+    if has_records(items):
         unstack(items, recorder)
         return items[::-1]
     items = _with_known_sizes(recorder, items)
@@ -161,7 +172,7 @@ def _ends(tensor: Tensor | None) -> list[Tensor]:
 
 def may_leave(items: list[Any]) -> bool:
     """Whether each call may make items of rows after the program: no gradient goes through them."""
-    if any(type(x) is StackedTuples and not all(map(may_leave, x.columns)) for x in items):
+    if any(type(x) is StackedRecords and not all(map(may_leave, x.columns)) for x in items):
         return False
     return not any(type(x) is StackedItems and x.rows.requires_grad for x in items)
 
@@ -178,9 +189,19 @@ def unstack(items: list[Any], recorder: Recorder | None) -> None:
     grad_enabled, state.grad_enabled = state.grad_enabled, True
     try:
         made = [(_unstacked(x, recorder) if type(x) is StackedItems else [x]) for x in known]
-        items[:] = [z for x in made for y in x for z in (y.items(recorder) if type(y) is StackedTuples else [y])]
+        items[:] = [z for x in made for y in x for z in (y.items(recorder) if type(y) is StackedRecords else [y])]
     finally:
         state.grad_enabled = grad_enabled
+
+
+def plain_items(items: list[Any]) -> list[Any]:
+    """A copy of a list with items for rows, for code that is not recorded."""
+    result = [
+        StackedRecords(tuple([[*column] for column in x.columns]), x.constants, x.form) if type(x) is StackedRecords else x
+        for x in items
+    ]
+    unstack(result, None)
+    return result
 
 
 def _unstacked(items: StackedItems, recorder: Recorder | None) -> list[Any]:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tracejit.capture.tensors import RecordingInterpreter
 
 __all__ = [
-    "HOLDS_STATE", "NUMBERS", "Carried", "Refused", "StepOutcome", "carried_form", "check_tensor", "describe_path", "form_of",
+    "HOLDS_STATE", "NUMBERS", "PRIMITIVE", "Carried", "Refused", "StepOutcome", "carried_form", "check_tensor", "describe_path", "form_of",
     "is_carried_or_constant", "is_equal", "number_tensor",
     "number_value", "put_together", "reachable", "slot_of", "variable_keys",
 ]  # fmt: skip
@@ -51,7 +51,8 @@ HOLDS_STATE: Final = object
 _MOST_PARTS: Final = 64
 """Parts of a tuple that steps carry on, at most."""
 _WORD: Final = 63
-_PRIMITIVE: Final = (str, bytes, type(None), complex)
+PRIMITIVE: Final = (str, bytes, type(None), complex)
+"""Types of what has no state, and is the same in all steps of a path."""
 
 
 class Refused(Exception):
@@ -63,7 +64,8 @@ class StepOutcome:
     """path, end: see path_tree.py.  contents: what slots hold after the step, if it has put something else there.  grads: which
     of these require grad.  items: what it has appended to each list.  changes: a variable that is of another kind than before the
     step; "" if there is none.  has_views_of_leaf: whether it has left a view of the contents of a leaf (carried_leaves.py), and that may be
-    one from before the loop.  new_leaves: variables that hold leaves after it, of which that was not known before."""
+    one from before the loop.  new_leaves: variables that hold leaves after it, of which that was not known before.  new_lists: the same of
+    lists that it appends to, each with its length before."""
 
     path: list[StepNode]
     end: PathEnd
@@ -73,6 +75,7 @@ class StepOutcome:
     changes: str = ""
     has_views_of_leaf: bool = False
     new_leaves: Collection[str] = ()
+    new_lists: Sequence[tuple[list[Any], int]] = ()
 
 
 class _Value(NamedTuple):
@@ -160,13 +163,13 @@ def carried_form(x: Any, leaves: list[Any]) -> Any:
         return taken_apart(x, leaves) if isinstance(x, Tensor) or type(plain(x)) in NUMBERS else None
     if len(x) > _MOST_PARTS:
         return None
-    parts = [("constant", y) if type(y) in _PRIMITIVE else carried_form(y, leaves) for y in x]
+    parts = [("constant", y) if type(y) in PRIMITIVE else carried_form(y, leaves) for y in x]
     return None if None in parts or not leaves else (tuple, parts)
 
 
 def is_carried_or_constant(x: Any) -> bool:
     """Whether steps may carry what a place holds, or that has no state."""
-    return type(x) in _PRIMITIVE or carried_form(x, []) is not None
+    return type(x) in PRIMITIVE or carried_form(x, []) is not None
 
 
 def taken_apart(x: Any, leaves: list[Any]) -> Any:
@@ -178,7 +181,7 @@ def taken_apart(x: Any, leaves: list[Any]) -> Any:
         return type(x), [taken_apart(y, leaves) for y in x]
     if type(x) is dict and all(type(key) is str for key in x):
         return dict, [(key, taken_apart(y, leaves)) for key, y in x.items()]
-    if type(x) in _PRIMITIVE:
+    if type(x) in PRIMITIVE:
         return "constant", x
     raise Refused(f"a step returns a {type(x).__name__}")
 
@@ -186,7 +189,7 @@ def taken_apart(x: Any, leaves: list[Any]) -> Any:
 def form_of(x: Any) -> tuple[Any, list[Any]]:
     """(the form of what steps may leave in a variable, None of anything else; its tensors and numbers)."""
     leaves: list[Any] = []
-    form = ("constant", x) if type(x) in _PRIMITIVE and x is not UNBOUND else carried_form(x, leaves)
+    form = ("constant", x) if type(x) in PRIMITIVE and x is not UNBOUND else carried_form(x, leaves)
     return form, leaves
 
 
@@ -226,20 +229,25 @@ def describe_path(
     interpreter, slots = run.interpreter, run.tree.slots
     if any(x is ABSENT for x in in_places.values()):
         raise Refused("a step deletes an attribute or an item")
+    if new_lists := run.reached.new():
+        for value, x in _written(interpreter, interpreter.nodes[begin.mark.nodes :]).items():
+            if id(x) not in run.recorder.loop_stand_ins:
+                run.add_written(x, value)
+        return StepOutcome([], PathEnd(way, {}), new_lists=new_lists)
     logged = run.calls.of_step()
     after = run.reachable_after(in_places)
     if why := after if isinstance(after, str) else what_has_changed(run, before, after, entered):
         raise Refused(why)
     run.gathered.check_unchanged()
-    if run.gathered.holds_item((values, *in_places.values())):
+    if run.gathered.holds_item((values, *in_places.values(), *[item for _, item in run.reached.pending])):
         raise Refused("a step leaves an item of the list that it goes over: leave `item.clone()`")
     run.kinds.note_ends(begin.values, [*values, *in_places.values()] if way != RETURNS else [])
     left, appended, changes = _left_in_slots(run, begin, way, values, in_places)
     new = run.leaves.new_in(begin, left)
     ends = [_end(interpreter, slot, x) for slot, x in left]
-    appended = [[_item(run, k, x) for x in column] for k, column in enumerate(appended)]
-    if logged:
-        appended = [*appended, *[[] for _ in run.lists[len(appended) :]], *logged]
+    of_program = {**dict(enumerate(appended)), **run.reached.of_step(returns=way == RETURNS)}
+    columns = {k: [_item(run, k, x) for x in column] for k, column in of_program.items()} | logged
+    appended = [columns.get(k, []) for k in range(max(columns, default=-1) + 1)]
     rows = [x for column in appended for x in column]
     if run.recorder.stopped:
         raise Refused("a number has no place in the program")
@@ -248,7 +256,7 @@ def describe_path(
     passing = [
         slot.key in run.kinds.rows or (slot.key[0] == "variable" and slot.key[1] not in run.read_after) for slot, _ in left
     ]
-    joined = [k >= len(run.lists) or run.lists[k][1] for k, column in enumerate(appended) for _ in column]
+    joined = [not run.is_held(k) for k, column in enumerate(appended) for _ in column]
     path = _Path(
         run, begin, live_ins, ends, rows, passing, joined, [slot.holds is Leaf or slot.key[1] in new for slot, _ in left]
     )
@@ -289,7 +297,9 @@ def describe_path(
         outcome.end.left[k] = place
         outcome.contents[k] = run.states[k]._array.copy()
     outcome.items = [[x._array for x in column] for column in appended]
-    run.item_roots += [x._base for column in appended[: len(run.lists)] for x in column if x._base is not None]
+    run.item_roots += [
+        x._base for k, column in enumerate(appended) for x in column if k in run.items.numbers and x._base is not None
+    ]
     of_tensors = [x for x, (slot, _) in zip(path.ends, left, strict=True) if slot.holds in (Tensor, Leaf)]
     tensors = [x for k, column in enumerate(outcome.end.items) for x in column if run.tree.item_kinds[k][1] is Tensor]
     roots = _check_memory(path.nodes, [*of_tensors, *tensors], path.leaves)
@@ -327,9 +337,9 @@ def _left_in_slots(
         form = carried_form(x, held)
         has_slot = name in run.carried or run.slot_made(name) is not None
         if name in run.fixed:
-            if x is run.fixed[name] or (type(x) in _PRIMITIVE and is_equal(x, run.fixed[name])):
+            if x is run.fixed[name] or (type(x) in PRIMITIVE and is_equal(x, run.fixed[name])):
                 continue
-            if form is None and (name in run.places or type(x) not in _PRIMITIVE or not run.may_stay_outside):
+            if form is None and (name in run.places or type(x) not in PRIMITIVE or not run.may_stay_outside):
                 raise Refused(f"{name!r} is another {type(x).__name__} after each step")
             changes = name
         elif name in run.carried and (type(x) is tuple or type(run.carried[name].form) is tuple):
@@ -339,7 +349,7 @@ def _left_in_slots(
                 changes = name
         elif form is not None and type(x) is not tuple:
             left.append((run.leaves.slot(begin, slot_of(("variable", name), x), x), x))
-        elif type(x) in _PRIMITIVE and not has_slot and x is not UNBOUND:
+        elif type(x) in PRIMITIVE and not has_slot and x is not UNBOUND:
             if name in run.unbound - run.loop.passed:
                 raise Refused(f"{name!r} is a {type(x).__name__} after a step, and may have no value")
             run.fixed[name] = run.variables[name] = x
@@ -389,6 +399,23 @@ def _item(run: LoopRun, k: int, x: Any) -> Tensor:
         return number_tensor(run.interpreter, x, holds)
     check_tensor(run.interpreter, x, "an item of a list")
     return x  # type: ignore[no-any-return]
+
+
+def _written(interpreter: RecordingInterpreter, recorded: Sequence[Node]) -> dict[int, Tensor]:
+    """The tensors from before these nodes that they write to, by their values before.  Raises Refused for what requires grad or gets what
+    does."""
+    roots: dict[int, int] = {}
+    found: dict[int, Tensor] = {}
+    made = {v for node in recorded for v in node.outputs}
+    for node in recorded:
+        if node.op.kind in (Kind.VIEW, Kind.WRITE):
+            base: Any = node.operands[0]
+            roots[node.outputs[0]] = root = roots.get(base, base)
+            if node.op.kind is Kind.WRITE and root not in made:
+                if not interpreter.requires_grad.isdisjoint((*node.operands, *node.outputs)):  # type: ignore[arg-type]
+                    raise Refused("a step writes to a tensor from before it that requires grad, or writes one that does")
+                found.setdefault(root, interpreter.defined[root])
+    return found
 
 
 class _Path:
@@ -501,17 +528,7 @@ class _Path:
         becomes that of its value before the step.  Raises Refused for what a variable holds that steps assign to, and for what requires
         grad or gets what does."""
         interpreter, run = self._interpreter, self._run
-        roots: dict[int, int] = {}
-        found: dict[int, Tensor] = {}
-        made = {v for node in recorded for v in node.outputs}
-        for node in recorded:
-            if node.op.kind in (Kind.VIEW, Kind.WRITE):
-                base: Any = node.operands[0]
-                roots[node.outputs[0]] = root = roots.get(base, base)
-                if node.op.kind is Kind.WRITE and root not in made:
-                    if not interpreter.requires_grad.isdisjoint((*node.operands, *node.outputs)):  # type: ignore[arg-type]
-                        raise Refused("a step writes to a tensor from before it that requires grad, or writes one that does")
-                    found.setdefault(root, interpreter.defined[root])
+        found = _written(interpreter, recorded)
         for value, x in found.items():
             if run.gathered.is_row(x):
                 raise Refused("a step writes to an item of the list that it goes over")

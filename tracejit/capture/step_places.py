@@ -1,4 +1,5 @@
-"""The attributes and items outside of a step that steps of an outlined loop store in: `self.h = h`, `state["x"] = x`, `box.count += 1`.
+"""The attributes and items outside of a step that steps of an outlined loop store in: `self.h = h`, `state["x"] = x`, `box.count += 1`;
+and the lists that they append to: `self.history.append(x)`.
 
 A step that stores in such a *place* carries it on as it does a variable: the place has slots, is stored to once after the loop, and is
 as eager mode would have it wherever the recording stops.  Which places there are is read from the source of the step, and of the
@@ -35,6 +36,8 @@ _DEEPEST: Final = 6
 
 Part = tuple[bool, Any]
 """One step of a chain: (whether it is an item, its key or name)."""
+_ADDING: Final[tuple[tuple[Part, ...], ...]] = (((False, "append"),), ((False, "extend"),))
+"""The ends of chains that are methods which add items to a list."""
 Chain = tuple[str, tuple[Part, ...]]
 """A variable and the attributes and items that lead from it, as a source has them: `self.state["x"]`."""
 
@@ -112,8 +115,11 @@ class StepPlace:
             effects.note_attribute(self.owner, self.key, value)
 
 
-def places_of_step(recorder: Recorder, step: FunctionType, variables: Mapping[str, Any]) -> dict[str, StepPlace]:
-    """The places that a step may store in, as the source has them.  variables: those that it is given."""
+def places_of_step(
+    recorder: Recorder, step: FunctionType, variables: Mapping[str, Any]
+) -> tuple[dict[str, StepPlace], list[list[Any]]]:
+    """The places that a step may store in, as the source has them, and the lists that it may append to.  variables: those that it is
+    given."""
     search = _Search(recorder)
     search.visit(step, {name: (name, x, partial(variables.__getitem__, name)) for name, x in variables.items()}, 0)
     found: dict[EffectTarget, tuple[str, StepPlace, Callable[[], Any]]] = {}
@@ -126,7 +132,8 @@ def places_of_step(recorder: Recorder, step: FunctionType, variables: Mapping[st
         owner = read()
         if owner is place.owner and (id(owner) in recorder.created or id(owner) in recorder.sources):
             result[text] = place
-    return result
+    lists = {id(x): (x, read) for x, read in search.lists}
+    return result, [x for x, read in lists.values() if read() is x and recorder.knows_origin(x)]
 
 
 # -- sources
@@ -189,10 +196,11 @@ Known = tuple[str, Any, Callable[[], Any]]
 
 
 class _Search:
-    """Looks for the places of a step.  found: (text, place, reads the owner)."""
+    """Looks for the places of a step.  found: (text, place, reads the owner).  lists: those that get items, each with what reads it."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.found: list[tuple[str, StepPlace, Callable[[], Any]]] = []
+        self.lists: list[tuple[list[Any], Callable[[], Any]]] = []
         self._recorder = recorder
         self._seen: list[tuple[Any, ...]] = []
 
@@ -208,6 +216,8 @@ class _Search:
             if owner is not None:
                 self._note(owner, parts[-1], in_place, depth)
         for chain, arguments, named in source.calls:
+            if chain[1][-1:] in _ADDING and (owner := self._resolved(function, given, (chain[0], chain[1][:-1]))) is not None:
+                self.lists += [(owner[1], owner[2])] if type(owner[1]) is list else []
             callee = self._resolved(function, given, chain, is_called=True)
             if callee is not None and type(callee[1]) in (FunctionType, MethodType):
                 self._call(function, given, callee, arguments, named, depth)

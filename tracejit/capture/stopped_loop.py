@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracejit.capture.handlers.base import ABSENT
 from tracejit.capture.handlers.effects import MethodCall
-from tracejit.capture.handlers.stand_ins import plain
+from tracejit.capture.handlers.stand_ins import plain, plain_value
 from tracejit.capture.path_tree import Leaf
 from tracejit.capture.python_steps import elements_without_end, run_steps
 from tracejit.capture.step_paths import put_together
@@ -47,6 +47,8 @@ class StoppedLoop:
     ) -> tuple[int, Any]:
         """Make the steps for these elements in Python.  done: see `run_steps`.  known: objects, by their numbers."""
         known = {} if known is None else known
+        self._run.reached.flush(known)
+        known.update(self._run.reached.known)
         variables = self.plain_variables(known)
         items = self._run.items.plain(known)
         for name in self._run.places.keys() & self._run.carried.keys() if done is None else ():
@@ -97,14 +99,18 @@ class StoppedLoop:
             appended = values[left : left + self._run.loop.items]
             plain_items = [x if x is UNBOUND else tuple(map(plain, x)) for x in appended]
             values = (*values[:left], *plain_items, *values[left + self._run.loop.items :])
-        known: dict[int, Tensor] = {}
+        return self.steps_in_python(self.remaining(), (way, values), self._known_objects(stand_ins))
+
+    def _known_objects(self, stand_ins: Sequence[Tensor]) -> dict[int, Tensor]:
+        """The objects in slots, by their numbers, after a step that was given these stand-ins."""
+        known = {**self._run.reached.known}
         for k, x in enumerate(stand_ins):
             if self._run.tree.is_object(k):
                 before = self._run.real_object(self._run.objects[k])
                 stand_in = self._run.leaves.given.get(k, x)
                 if self._run.tree.slots[k].holds is not Leaf or stand_in is not x:
                     known.setdefault(self._run.objects[k], stand_in if before is None else before)
-        return self.steps_in_python(self.remaining(), (way, values), known)
+        return known
 
     def originals(self, stand_ins: Sequence[Tensor]) -> dict[int, Any]:
         """What the stand-ins of a step stand for, by their ids."""
@@ -117,6 +123,7 @@ class StoppedLoop:
         for effect in effects.in_order:
             if isinstance(effect, MethodCall) and type(effect.container) in (list, dict):
                 self.original(effect.container, originals, seen)
+        self._run.reached.flush(self._known_objects(stand_ins), lambda x: self.original(plain_value(x), originals, seen))
         effects.replace_stored(lambda x: self.original(x, originals, seen))
         for place in self._run.places.values():
             if (held := place.current_value()) is not ABSENT:
@@ -174,6 +181,8 @@ class StoppedLoop:
     def plain_result(self, way: int) -> Any:
         """What the loop gives, from what the slots hold."""
         known: dict[int, Tensor] = {}
+        self._run.reached.flush(known)
+        known.update(self._run.reached.known)
         by_key = {slot.key: k for k, slot in enumerate(self._run.tree.slots)}
         for name in self._run.places.keys() & self._run.carried.keys():
             self._run.places[name].put(self._run.variable(name, by_key, lambda k: self._run.value_of_slot(k, known)))

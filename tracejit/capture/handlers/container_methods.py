@@ -78,6 +78,8 @@ class ContainerMethodHandlers(Handlers):
         """The result of a C method of a list, dict, set, deque or array.  function: the bound method."""
         recorder = self.recorder
         name = function.__name__
+        if not keywords and (reached := recorder.reached.get(id(owner))) is not None and reached.add(name, arguments):
+            return None
         if name in _AT_PLACES and arguments and is_a(arguments[0], (np.ndarray, slice)):
             arguments = (recorder.contents.as_key(recorder.containers.position_in(owner, arguments[0])), *arguments[1:])
         if recorder.loop_stand_ins and arguments and (name in _COMPARING_METHODS or is_a(owner, (set, frozenset, dict))):

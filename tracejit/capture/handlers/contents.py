@@ -177,6 +177,7 @@ class ContentHandlers(Handlers):
         journal = recorder.journal
         self.views: dict[int, tuple[Any, Any]] = {}  # id of a view of an outside dictionary -> the view, the dictionary
         self.reordered: set[int] = journal.set()  # ids of lists that are sorted after the program
+        self.extended: set[int] = journal.set()  # ids of lists that have got rows of a node, and are read no more
         self.limited: set[int] = journal.set()  # ids of lists and deques whose length the program has compared with something
         # By id: lists and deques of which the run has read and changed the ends only.
         self.ends: dict[int, SequenceEnds] = journal.dictionary()
@@ -481,9 +482,12 @@ class ContentHandlers(Handlers):
             effects.remember((id(container), index), item)
 
     def check_reordered(self, value: Any) -> None:
-        """Stop the recording if `value` is a list that is sorted after the program, so that its order is not known yet."""
+        """Stop the recording if `value` is a list that is sorted after the program, or gets rows of a node: its order, or its length, is
+        not known yet."""
         if id(value) in self.reordered:
             self.recorder.stop("read_after_change", f"a {type(value).__name__}, as a heap,")
+        if id(value) in self.extended:
+            self.recorder.stop("read_after_change", f"a {type(value).__name__} that steps of a loop have appended to")
 
     def _check_grown(self, value: Any) -> None:
         """Stop the recording if `value` is a list or deque that grows in each call: guards on its whole content would hold for no

@@ -11,7 +11,7 @@ import collections
 import enum
 from collections.abc import Mapping
 from types import CodeType, GeneratorType, MethodType, ModuleType, TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from tracejit.core.symbolic import SYMBOLIC
 from tracejit.replay.ir import Expr, Name
 from tracejit.tensor import Tensor
 
-__all__ = ["CONTAINER_TYPES", "Origins"]
+__all__ = ["CONTAINER_TYPES", "Origins", "ReachedList"]
 
 CONTAINER_TYPES: tuple[type, ...] = (
     list, dict, tuple, set, frozenset, collections.OrderedDict, collections.defaultdict, collections.deque,
@@ -64,6 +64,18 @@ def _is_singleton(value: Any) -> bool:
     return (type(value) is tuple or type(value) is frozenset) and not value
 
 
+class ReachedList(Protocol):
+    """A list that lacks items, which are elsewhere."""
+
+    def add(self, name: str, arguments: tuple[Any, ...]) -> bool:
+        """A method that adds items is called.  Returns whether that is all there is to do."""
+        ...
+
+    def look(self) -> None:
+        """See to it that code may look at the list, or change it."""
+        ...
+
+
 class Origins:
     """The tables of outside and created objects: the base class of `Recorder`."""
 
@@ -78,8 +90,13 @@ class Origins:
         self.keep: list[Any] = []  # objects that are in tables by their ids, kept alive until the recording ends
         self.has_released = False  # whether `keep` was cleared, so that ids identify nothing any more
         self.created: dict[int, Any] = {}
+        # Lists that lack what steps of loops append to them, by their ids (reached_lists.py).
+        self.reached: dict[int, ReachedList] = {}
 
     def is_outside(self, value: Any) -> bool:
+        """Whether `value` is from outside.  Who asks is about to look at it, or to change it."""
+        if self.reached and id(value) in self.reached:
+            self.reached[id(value)].look()
         return id(value) in self.sources and not self.has_released
 
     def register(self, value: Any, expression: Expr) -> None:

@@ -38,6 +38,7 @@ class RecordingProtocol(Protocol):
     values: dict[int, int]
     defined: dict[int, Any]
     asked_for_grad: bool
+    loops_around: list[Any]
 
     def writes_outside(self) -> bool: ...
 

@@ -231,6 +231,7 @@ class Recorder(Origins):
         """Release what the call has created, once it has returned; results and effects keep theirs.  If code of the program runs
         then (the `finally` of a generator in a local list that was not exhausted), the recording stops: without it, that code
         would have run earlier."""
+        self.reached.clear()
         self._functions = [weakref.ref(value) for value in self.created.values() if type(value) is FunctionType]
         self.closing = True
         self.calls.release()

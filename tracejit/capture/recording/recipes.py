@@ -37,8 +37,8 @@ from tracejit.capture.policies import (
     makes_records,
     slots_of,
 )
-from tracejit.capture.recording.selected_rows import numbers_of, selected_rows, tensors_of, tuples_of
-from tracejit.capture.stacked_items import STACKED, StackedItems, StackedTuples
+from tracejit.capture.recording.selected_rows import numbers_of, records_of, selected_rows, tensors_of, tuples_of
+from tracejit.capture.stacked_items import STACKED, StackedItems, StackedRecords
 from tracejit.capture.tensors import RecordingInterpreter
 from tracejit.capture.values import MODELS
 from tracejit.replay.ir import (
@@ -273,11 +273,14 @@ class Recipes:
                     self.statements.append(Evaluate(variable.method(method, self.expression(item))))
         return variable
 
-    def _items(self, items: StackedItems | StackedTuples) -> Expr:
-        """The items of a list that are rows of a tensor, or tuples that are made of such."""
-        if isinstance(items, StackedTuples):
+    def _items(self, items: StackedItems | StackedRecords) -> Expr:
+        """The items of a list that are rows of a tensor, or are made of such."""
+        if isinstance(items, StackedRecords):
             columns = [self._container(column, list) for column in items.columns]
-            return self.recorder.constant(tuples_of).call(self.recorder.constant(items.constants), *columns)
+            constants = self.recorder.constant(items.constants)
+            if items.form is tuple:
+                return self.recorder.constant(tuples_of).call(constants, *columns)
+            return self.recorder.constant(records_of).call(self.recorder.constant(items.form), constants, *columns)
         make = self.recorder.constant(tensors_of if items.holds is Tensor else numbers_of)
         ends = [None if x is None else self.expression(x) for x in (items.first, items.last)]
         ends = ends if any(x is not None for x in ends) else []

@@ -11,7 +11,7 @@ from typing import Any
 from tracejit.tensor import Tensor
 from tracejit.tensor.base import wrap
 
-__all__ = ["numbers_of", "selected_rows", "tensors_of", "tuples_of"]
+__all__ = ["numbers_of", "records_of", "selected_rows", "tensors_of", "tuples_of"]
 
 
 def selected_rows(rows: Tensor, inside: Tensor) -> Tensor:
@@ -38,6 +38,19 @@ def tuples_of(
     pairs = zip(columns, constants, strict=True)
     parts = [column if known is None else [read(known, k) for k in column] for column, known in pairs]
     return [*zip(*parts, strict=True)]
+
+
+def records_of(
+    form: Any,
+    constants: tuple[tuple[Any, ...] | None, ...],
+    *columns: list[Any],
+    read: Callable[[Any, Any], Any] = operator.getitem,
+) -> list[Any]:
+    """Items of which these are the parts.  form: tuple; the keys of dictionaries; or None where the first part is the item itself."""
+    records = tuples_of(constants, *columns, read=read)
+    if form is tuple:
+        return records  # type: ignore[return-value]
+    return [x for (x,) in records] if form is None else [dict(zip(form, x, strict=True)) for x in records]
 
 
 def numbers_of(rows: Tensor, inside: Tensor | None) -> list[Any]:

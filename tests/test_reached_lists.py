@@ -1,0 +1,348 @@
+"""capture/reached_lists.py: steps of branching loops that append to lists in objects, compiled against eager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+import tracejit as T
+from tests.branching_programs import assert_equal, normal, outcome, outlined
+from tests.test_branching_loops import messages
+from tests.test_outlined_loops import defined
+
+
+class Walk:
+    """A state that steps change, and what they note of it."""
+
+    def __init__(self) -> None:
+        self.history: list[Any] = []
+        self.energies: list[float] = []
+        self.steps = 0
+
+    def __repr__(self) -> str:
+        return f"Walk({vars(self)})"
+
+    def note(self, x: Any) -> None:
+        self.energies.append((x * x).sum().item())
+
+
+def moved(x: Any) -> Any:
+    proposed = x + 0.3 * T.randn(3)
+    return proposed if proposed.sum() > -1 else x * 0.5
+
+
+# -- programs: given a tensor, a number of steps, and an object or a list
+def in_an_attribute(x: Any, n: int, walk: Any) -> Any:
+    for _ in range(n):
+        x = moved(x)
+        walk.history.append(x)
+    return x
+
+
+def by_a_method(x: Any, n: int, walk: Any) -> Any:
+    for _ in range(n):
+        x = moved(x)
+        walk.steps += 1
+        walk.note(x)
+    return x
+
+
+def in_some_steps(x: Any, n: int, walk: Any) -> Any:
+    for t in range(n):
+        x = moved(x)
+        if x[0] > 0.5:
+            walk.history.append((t, x[0].item()))
+            if x[1] > 0:
+                walk.energies.append(x[1].item())
+    return x, n
+
+
+def as_dictionaries(x: Any, n: int, walk: Any) -> Any:
+    for t in range(n):
+        x = moved(x)
+        kind = "high" if x.sum() > 0 else "low"
+        walk.history.append({"t": t, "x": x.clone(), "kind": kind, "none": None})
+    return x
+
+
+def texts(x: Any, n: int, walk: Any) -> Any:
+    for _ in range(n):
+        if x.sum() > 0.4:
+            x = x * 0.5
+            walk.history.append("down")
+        else:
+            x = x + 0.3 * T.rand(3)
+            walk.history.extend(["up", "again"] if x[0] > 0 else ["up"])
+    return x
+
+
+def until_far(x: Any, n: int, walk: Any) -> Any:
+    while True:
+        x = moved(x)
+        walk.energies.append(x.abs().max().item())
+        if x.abs().max() > 0.2 * n:
+            walk.history.append("far")
+            return x * 2
+        if x.abs().max() > 100:
+            break
+    return x
+
+
+def with_output(x: Any, n: int, walk: Any) -> Any:
+    for t in range(n):
+        x = moved(x)
+        if x.sum() > 0:
+            print(t, "up")
+        walk.energies.append(x.sum().item())
+    return x
+
+
+def in_two_loops(x: Any, n: int, walk: Any) -> Any:
+    for _ in range(n):
+        x = moved(x)
+        walk.energies.append(x.sum().item())
+    walk.energies.append(-1.0)
+    for _ in range(n):
+        x = moved(x) * 0.9
+        walk.energies.append(x.sum().item())
+    return x
+
+
+def in_a_dictionary(x: Any, n: int, walk: Any) -> Any:
+    log: dict[str, list[Any]] = {"x": [], "t": [], "kept": [x.sum().item()]}
+    for t in range(n):
+        x = moved(x)
+        log["x"].append(x.sum().item())
+        if x[0] > 0:
+            log["t"].append(t)
+            log["kept"].append(x[0].item())
+    return x, log
+
+
+def in_a_new_attribute(x: Any, n: int, walk: Any) -> Any:
+    walk.history = []
+    for _ in range(n):
+        x = moved(x)
+        walk.history.append(x * 2)
+    return T.stack(walk.history).sum(0)
+
+
+@dataclass
+class Trajectory:
+    xs: list[Any] = field(default_factory=list)
+    ups: int = 0
+
+
+def in_a_new_object(x: Any, n: int, walk: Any) -> Any:
+    trajectory = Trajectory()
+    for _ in range(n):
+        y = moved(x)
+        trajectory.ups += 1 if y.sum() > x.sum() else 0
+        x = y
+        trajectory.xs.append(x)
+    return trajectory.ups, trajectory.xs
+
+
+def in_two_loops_of_its_own(x: Any, n: int, walk: Any) -> Any:
+    chain: dict[str, list[Any]] = {"x": [], "phase": []}
+    for _ in range(n):
+        x = moved(x)
+        chain["x"].append(x.sum().item())
+        chain["phase"].append("burn")
+    for _ in range(n):
+        x = moved(x) * 0.9
+        chain["x"].append(x.sum().item())
+        chain["phase"].append("keep")
+    return x, chain, len(chain["x"]), chain["phase"][-1]
+
+
+def by_a_function(x: Any, n: int, walk: Any) -> Any:
+    kept: list[Any] = []
+
+    def keep(y: Any) -> None:
+        kept.append(y[0].item())
+
+    for _ in range(n):
+        x = moved(x)
+        keep(x)
+    return x, kept
+
+
+def looked_at_afterwards(x: Any, n: int, walk: Any) -> Any:
+    log: dict[str, list[Any]] = {"x": []}
+    for _ in range(n):
+        x = moved(x)
+        log["x"].append(x.sum().item())
+    xs = log["x"]
+    return sum(xs) / len(xs), xs[0], xs[-1], xs[2:4], [y * 2 for y in xs], len(log), [*xs], xs.copy(), xs * 2, f"{len(xs)}"
+
+
+PROGRAMS = [
+    in_an_attribute, by_a_method, in_some_steps, as_dictionaries, texts, until_far, with_output, in_two_loops, in_a_dictionary,
+    in_a_new_attribute, in_a_new_object, in_two_loops_of_its_own, by_a_function, looked_at_afterwards,
+]  # fmt: skip
+
+
+def given(k: int, n: int = 9) -> tuple[Any, ...]:
+    walk = Walk()
+    walk.energies += [0.5] * (k % 3)
+    return normal(k, 3), n, walk
+
+
+def seen(function: Callable[..., Any], arguments: tuple[Any, ...], seed: int) -> Any:
+    """The outcome of a call, and what is in the object that it was given."""
+    walk = arguments[2]
+    found = outcome(lambda *_: (function(*arguments), walk.history, walk.energies, walk.steps), arguments[:2], seed)
+    return found
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
+def test_items_go_to_lists_in_objects(program: Any, capsys: Any) -> None:
+    compiled = outlined(program)
+    served = 0
+    for k in range(10):
+        n = 9 if k < 8 else 4 + k
+        expected, text = seen(program, given(k, n), k), capsys.readouterr().out
+        served = compiled.stats.compiled_calls if k == 6 else served
+        assert_equal(expected, seen(compiled, given(k, n), k))
+        assert capsys.readouterr().out == text
+    assert compiled.stats.compiled_calls - served >= 2, compiled.explain()
+    assert "loop of" in compiled.explain(verbose=True) or "loop while" in compiled.explain(verbose=True)
+
+
+# -- what looks at a list while steps append to it, or afterwards
+LOOKS = [
+    "len(log)", "log[-1]", "log[0]", "1.0 if log else 2.0", "1.0 if 0.5 in log else 2.0", "sum(log)", "max(log)", "len([*log])",
+    "sum(y for y in log)", "sorted(log)[0]", "len(str(log)) * 0", "float(log == [0.5])", "len(log + [1.0])", "log.index(log[0])",
+    "sum(log[-2:])", "largest(*log)", "next(reversed(log))", "T.tensor(log, dtype=T.float64).sum().item()", "last_of(log)",
+    "len(copy.deepcopy(box).log)", "log.pop()", "log.insert(0, 1.0) or 1", "log.sort() or 1", "log.clear() or 1", "matched(log)",
+    "log.append(log[-1]) or 1", "len(vars(box)['log'])", "len(list.__add__(log, [2.0]))", "math.fsum(log)", "float(log is box.log)",
+]  # fmt: skip
+NAMES = "import copy, math\nimport tracejit as T\nfrom tests.test_reached_lists import Box, largest, last_of, matched, moved\n"
+
+
+class Box:
+    def __init__(self) -> None:
+        self.log: list[Any] = []
+
+
+def largest(*values: float) -> float:
+    return max(values)
+
+
+def last_of(values: Any) -> Any:
+    *_, last = values
+    return last
+
+
+def matched(values: Any) -> Any:
+    match values:
+        case [first, *_]:
+            return first
+    return 0.0
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["new", "outside"])
+@pytest.mark.parametrize("look", LOOKS)
+def test_whatever_looks_at_a_list_finds_what_eager_mode_has(look: str, is_new: bool) -> None:
+    begin = "    box, total = Box() if is_new else box, 0.0\n    log = box.log\n    for t in range(n):\n        x = moved(x)\n"
+    append = "        box.log.append(x.sum().item())\n"
+    steps = [
+        f"{append}    total = float({look})\n",
+        f"{append}        if t % 3 == 2: total = total + float({look})\n",
+        f"        if t: total = total + float({look})\n{append}",
+        f"        if t == n - 1: total = total + float({look})\n        elif x.sum() > -3: box.log.append(t)\n",
+    ]
+    number = LOOKS.index(look)
+    for step in {steps[number % 4], steps[0 if is_new else 1 + number % 3]}:
+        program = defined(f"{NAMES}def f(x, n, box, is_new):\n{begin}{step}    return x, total, box.log\n")
+        boxes = Box(), Box()
+        functions = program, outlined(program)
+        for box in boxes:
+            box.log.append(0.5)
+        for k in range(3):
+            expected, found = [
+                outcome(lambda x, n, f=f, box=box: (f(x, n, box, is_new), box.log), (normal(k, 3), 7), k)
+                for f, box in zip(functions, boxes, strict=True)
+            ]
+            assert_equal(expected, found)
+
+
+def program_in(name: str) -> Any:
+    """A program whose steps append to a list in an object and do something else."""
+    return defined(
+        "from tests.test_reached_lists import moved\n"
+        f"def f(x, n, walk):\n    for t in range(n):\n        x = moved(x)\n{OTHERS[name][0]}    return x\n"
+    )
+
+
+OTHERS = {
+    "while it is gone over": ("        for y in walk.energies: x = x + y\n        walk.energies.append(0.1)\n", "what it has not made"),
+    "an item twice": ("        walk.history.extend([x, x])\n", "is there twice, or from before the step"),
+    "an item again": ("        kept = x if t == 0 else kept\n        walk.history.append(kept)\n", "is there twice, or from before"),
+    "an item from outside": ("        walk.history.append(moved)\n", "a step appends a function to a list"),
+    "items of two kinds": ("        walk.history.append((1, 2.0) if t % 2 else [x])\n", "a step appends a list to a list"),
+    "other parts": ("        walk.history.append((1, 2.0) if t % 2 else (1, 'a'))\n", "items of a list differ in their parts"),
+    "one dictionary twice": (
+        "        kept = {'t': t}\n        walk.history.extend([kept, kept])\n", "a dictionary that something else holds, too",
+    ),
+    "one dictionary again": ("        walk.history.append(KEPT)\n", "a dictionary that something else holds, too"),
+    "with gradients": ("        y = x.detach().requires_grad_()\n        walk.history.append(y * 2)\n", "requires grad"),
+    "in a loop in it": (
+        "        while x.sum() > 0.1:\n            x = x * 0.5 - 0.1\n            walk.energies.append(0.1)\n", "a list in an object",
+    ),
+}  # fmt: skip
+KEPT: dict[str, float] = {"t": 1.0}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_steps_that_do_more_with_lists_in_objects_run_in_python(name: str) -> None:
+    program = program_in(name)
+    program.__globals__["KEPT"] = KEPT
+    compiled = outlined(program)
+    for k in range(4):
+        assert_equal(seen(program, given(k), k), seen(compiled, given(k), k))
+    assert OTHERS[name][1] in messages(compiled), compiled.explain()
+
+
+def raising(x: Any, n: int, walk: Any) -> Any:
+    try:
+        for t in range(n):
+            x = moved(x)
+            walk.history.append(x)
+            walk.energies.append(x.sum().item())
+            if t == 6:
+                raise ValueError(len(walk.energies))
+    except ValueError as error:
+        return x, error.args
+    return x
+
+
+def handed_over(x: Any, n: int, walk: Any) -> Any:
+    last = x
+    for t in range(n):
+        last = x
+        x = moved(x)
+        walk.history.append(last)
+        walk.history.append({"t": t, "x": x * 2})
+        if t == 5:
+            walk.kept = [last, x, walk.history[-2], len(walk.history)]
+    return x, last
+
+
+@pytest.mark.parametrize("program", [raising, handed_over], ids=lambda f: f.__name__)
+def test_lists_have_all_items_where_the_recording_stops(program: Any) -> None:
+    compiled = outlined(program)
+    for k in range(4):
+        expected, found = given(k), given(k)
+        assert_equal(seen(program, expected, k), seen(compiled, found, k))
+        kept = [getattr(x[2], "kept", None) for x in (expected, found)]
+        if kept[0] is not None:
+            assert [y is x[2].history[10] for x, ys in zip((expected, found), kept, strict=True) for y in ys[:3]] == [
+                True,
+                False,
+                True,
+            ] * 2

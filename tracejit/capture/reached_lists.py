@@ -1,0 +1,273 @@
+"""Lists that the steps of a branching loop reach, and append to: `self.history.append(x)`, `log["loss"].append(y)`, an argument.
+
+Such lists are found in the source (step_places.py), or as a step appends to one; then the steps are made again.  What they append is noted
+beside the list, which stays as it was before the loop.  An item, or each part of one that is a tuple or a dictionary, is as what a step
+appends to a list in a variable: a column of the node (appended_items.py).  After the loop the rows are put into the list, as a call of
+`extend` if it is from outside.
+
+Nothing in the program may look at the list meanwhile.  Whatever does asks for its origin first (`Origins.is_outside`).  In a step that
+stops the recording, after the list has got its items.  After the loop, a list that the call has made gets items of its own then; one from
+outside is read no more (`ContentHandlers.extended`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tracejit.capture.handlers.effects import MethodCall
+from tracejit.capture.handlers.stand_ins import plain_value
+from tracejit.capture.recording.selected_rows import records_of
+from tracejit.capture.stacked_items import StackedRecords, has_stacked, plain_items, unstack
+from tracejit.capture.step_paths import PRIMITIVE, Refused
+from tracejit.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tracejit.capture.branching_loops import LoopRun
+    from tracejit.capture.handlers.recorder import Recorder
+    from tracejit.capture.snapshots import Snapshot
+
+__all__ = ["ReachedLists"]
+
+_ADDING = ("append", "extend")
+_UNKNOWN = object()
+
+
+@dataclass(slots=True)
+class _GrownList:
+    """A list that steps append to.
+
+    is_certain: whether steps have appended to it.  form: of its items, as in StackedRecords; _UNKNOWN before there is one.  columns: the
+    numbers of the lists of their parts.  constants: for each part, the constants of which the column has the numbers; None of one that has
+    the parts themselves.  before: the items of steps that stay outside of the node."""
+
+    run: LoopRun
+    items: list[Any]
+    is_certain: bool
+    form: Any = _UNKNOWN
+    columns: list[int] = field(default_factory=list)
+    constants: list[list[Any] | None] = field(default_factory=list)
+    before: list[Any] = field(default_factory=list)
+
+    def add(self, name: str, arguments: tuple[Any, ...]) -> bool:
+        """Note that the program calls a method of the list that adds items.  Returns whether that is all there is to do."""
+        if name not in _ADDING or len(arguments) != 1 or self.run.interpreter.loops_around[-1:] != [self.run]:
+            return False
+        recorder = self.run.recorder
+        if name == "append":
+            self.run.reached.pending.append((self, arguments[0]))
+            return True
+        items = list(recorder.container_methods.consumable(arguments[0]))  # which may stop the recording
+        if recorder.stopped:
+            recorder.perform(lambda: self.items.extend(map(plain_value, items)))
+        else:
+            self.run.reached.pending.extend([(self, item) for item in items])
+        return True
+
+    def look(self) -> None:
+        """Stop the recording if steps have appended to the list, since one is about to read it, or to change it otherwise."""
+        if not self.is_certain and not any(grown is self for grown, _ in self.run.reached.pending):
+            self.run.reached.forget(self)
+            return
+        self.run.recorder.stop(
+            "outlined_loop",
+            f"the loop at {self.run.line}: a step reads, or changes otherwise, a list in an object that steps append to",
+        )
+
+    def parts(self, item: Any) -> list[Any]:
+        """The parts of an item.  Raises Refused for one of another form than those before."""
+        form: Any = None
+        parts = [item]
+        if type(item) is tuple:
+            form, parts = tuple, [*item]
+        elif type(item) is dict and all(type(key) is str for key in item):
+            form, parts = tuple(item), [*item.values()]
+        are_constants = [type(x) in PRIMITIVE for x in parts]
+        if self.form is _UNKNOWN:
+            self.form, self.is_certain = form, True
+            self.constants = [[] if is_constant else None for is_constant in are_constants]
+            self.columns = [self.run.items.new_list(is_of_program=True) for _ in parts]
+        if self.form != form or are_constants != [known is not None for known in self.constants]:
+            raise Refused("items of a list differ in their parts, or in the types of these")
+        return [x if known is None else _number_of(x, known) for x, known in zip(parts, self.constants, strict=True)]
+
+    def records(self, columns: Sequence[list[Any]]) -> list[Any]:
+        """Items of which these are the parts."""
+        return records_of(self.form, self.all_constants, *columns) if columns else []
+
+    @property
+    def all_constants(self) -> tuple[tuple[Any, ...] | None, ...]:
+        """Those of each part."""
+        return tuple([None if known is None else tuple(known) for known in self.constants])
+
+
+@dataclass(slots=True)
+class _FilledList:
+    """A list that the call has made, with rows of a node in it."""
+
+    recorder: Recorder
+    items: list[Any]
+
+    def add(self, name: str, arguments: tuple[Any, ...]) -> bool:
+        """See _GrownList.  A step of another loop may append to the list, too."""
+        if name in _ADDING and len(arguments) == 1:
+            self.recorder.journal.note()
+            for run in self.recorder.interpreter.loops_around[-1:]:
+                run.reached.note_length(self.items)
+        return False
+
+    def look(self) -> None:
+        """Give the list items of its own."""
+        del self.recorder.reached[id(self.items)]
+        if self.recorder.interpreter.loops_around and has_stacked(self.items):
+            self.recorder.stop("outlined_loop", "a step reads a list that steps of another loop have appended to")
+        unstack(self.items, self.recorder)
+
+
+class ReachedLists:
+    """The lists of one run.  pending: what the step that runs has appended, each with its list.  known: objects, by their numbers, that
+    lists have got where the recording has stopped."""
+
+    def __init__(self, run: LoopRun) -> None:
+        self._run, self._recorder = run, run.recorder
+        self._lists: list[_GrownList] = []
+        self._lengths: dict[int, tuple[list[Any], int]] = {}  # by ids: lists that a step finds, with their lengths before it
+        self._begin = self._calls = 0  # where the effects of the step begin, and its output
+        self._found: set[int] = set()  # ids of the dictionaries that the step finds
+        self.pending: list[tuple[_GrownList, Any]] = self._recorder.journal.list()
+        self.known: dict[int, Tensor] = {}
+
+    # -- a step
+    def begin_step(self, before: Snapshot | str) -> None:
+        """Note what a step finds."""
+        containers = [] if isinstance(before, str) else before.containers
+        self._begin, self._calls = len(self._recorder.effects.in_order), len(self._recorder.effects.opaque_calls)
+        self._found = {id(x) for x in containers if type(x) is dict}
+        self._lengths = {id(x): (x, len(x)) for x in containers if type(x) is list}
+
+    def note_length(self, items: list[Any]) -> None:
+        """Note the length of a list before the step, which is about to append to it."""
+        self._lengths.setdefault(id(items), (items, len(items)))
+
+    def new(self) -> list[tuple[list[Any], int]]:
+        """The lists that the step has appended to, and that were not known: each with its length before.  Raises Refused."""
+        effects = self._recorder.effects
+        added: dict[int, tuple[list[Any], int]] = {}
+        for effect in effects.in_order[self._begin :]:
+            if type(effect) is MethodCall and type(effect.container) is list and effect.method in _ADDING:
+                items, (argument,) = effect.container, effect.arguments
+                length = added.get(id(items), (items, len(items)))[1]
+                added[id(items)] = items, length - (1 if effect.method == "append" else len(argument))
+        found = [*added.values(), *[(x, length) for x, length in self._lengths.values() if len(x) > length]]
+        found = [(x, length) for x, length in found if self._may_grow(x)]
+        has_output = self._run.calls.are_any or len(effects.opaque_calls) > self._calls
+        if found and (self._run.is_nested or self._run.is_divided or has_output):
+            raise Refused("a step appends to a list in an object")
+        return found
+
+    def _may_grow(self, items: list[Any]) -> bool:
+        """Whether steps may append to a list that was not known."""
+        is_known = type(self._recorder.reached.get(id(items))) is _GrownList
+        return not (is_known or id(items) in self._recorder.effects.content_guarded or self._run.gathered.goes_over(items))
+
+    def begin(self, lists: Sequence[tuple[list[Any], int]], are_certain: bool) -> None:
+        """Have steps append to these lists, which get back the lengths that they had.  are_certain: whether one has appended to them."""
+        for items, length in lists:
+            if not self._may_grow(items):
+                continue
+            del items[length:]
+            grown = _GrownList(self._run, items, are_certain)
+            self._lists.append(grown)
+            self._recorder.reached[id(items)] = grown
+
+    def forget(self, grown: _GrownList) -> None:
+        """No step has appended to this list: whatever the one that runs does may be done."""
+        self.note_length(grown.items)
+        self._lists = [x for x in self._lists if x is not grown]
+        del self._recorder.reached[id(grown.items)]
+
+    def of_step(self, returns: bool) -> dict[int, list[Any]]:
+        """What the step appends to the lists of parts.  returns: whether it returns from the function.  Raises Refused."""
+        found: dict[int, list[Any]] = {}
+        dictionaries: set[int] = set()
+        for grown, item in self.pending:
+            parts = grown.parts(item)
+            if type(item) is dict:
+                is_own = self._recorder.is_created(item) and id(item) not in self._found
+                if returns or id(item) in dictionaries or not is_own:
+                    raise Refused("an item of a list is a dictionary that something else holds, too")
+                dictionaries.add(id(item))
+            for k, part in zip(grown.columns, parts, strict=True):
+                if isinstance(part, Tensor) and part.requires_grad:
+                    raise Refused("an item of a list in an object requires grad")
+                found.setdefault(k, []).append(part)
+        return found
+
+    # -- steps that are no part of the node
+    def keep(self, original: Callable[[Any], Any]) -> None:
+        """Have what the step has appended stand before the rows.  original: what a stand-in of the step stands for."""
+        for grown, item in self.pending:
+            if type(item) is dict:
+                item.update({key: original(x) for key, x in item.items()})
+            grown.before.append(original(item))
+        self.pending.clear()
+
+    def flush(self, known: Mapping[int, Tensor], original: Callable[[Any], Any] = plain_value) -> None:
+        """Put all items so far into the lists, since the recording has stopped.  known: objects, by their numbers.  original: what a
+        stand-in of the step that runs stands for."""
+        lists, self._lists = self._lists, []
+        if not lists:
+            return
+        self.known = {**known}
+        for grown in lists:
+            del self._recorder.reached[id(grown.items)]
+            columns = [self._run.items.plain_items(k, self.known) for k in grown.columns]
+            grown.items.extend([*map(original, grown.before), *grown.records(columns)])
+        for grown, item in self.pending:
+            grown.items.append(original(item))
+        self.pending.clear()
+
+    # -- after the loop
+    def emit(self, rows: Sequence[Tensor], held: Mapping[int, Tensor]) -> None:
+        """Have the entry put the items of all steps into the lists.  rows, held: see AppendedItems.lists."""
+        lists, self._lists = self._lists, []
+        if not lists:
+            return
+        recorder, items = self._recorder, self._run.items
+        columns = items.columns(rows)
+        items.watch(held)
+        for grown in lists:
+            del recorder.reached[id(grown.items)]
+            if not (grown.columns or grown.before):
+                continue
+            stacked = [items.stacked(k, columns, held, may_be_none=True) for k in grown.columns]
+            added = [*grown.before]
+            if any(stacked):
+                is_alone = grown.form is None and grown.constants == [None]
+                added += stacked[0] if is_alone else [StackedRecords(tuple(stacked), grown.all_constants, grown.form)]
+            if recorder.is_outside(grown.items):
+                self._extend_outside(grown.items, added)
+            elif added:
+                grown.items.extend(added)
+                self._note_filled(grown.items)
+
+    def _note_filled(self, items: list[Any]) -> None:
+        """Note that a list has rows of the node in it."""
+        self._recorder.stacked_lists.append(items)
+        self._recorder.reached[id(items)] = _FilledList(self._recorder, items)
+
+    def _extend_outside(self, owner: list[Any], added: list[Any]) -> None:
+        recorder = self._recorder
+        recorder.effects.note_change(owner)
+        recorder.perform(lambda: owner.extend(map(plain_value, plain_items(added))))
+        recorder.effects.note_method(MethodCall(owner, "extend", (recorder.mark_created(added),)))
+        self._note_filled(added)
+        recorder.contents.extended.add(id(owner))
+
+
+def _number_of(x: Any, known: list[Any]) -> int:
+    """The number of a constant among those known."""
+    at = next((k for k, y in enumerate(known) if type(y) is type(x) and repr(y) == repr(x)), len(known))
+    if at == len(known):
+        known.append(x)
+    return at
