@@ -3,7 +3,7 @@ among them, and what the step has left in each slot."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, islice
 from types import FunctionType
@@ -21,7 +21,7 @@ from tracejit.capture.path_tree import Leaf, LoopNode, LoopRecord, PathEnd, Slot
 from tracejit.capture.recording.journal import Mark
 from tracejit.capture.recording.selections import joined_nodes
 from tracejit.capture.row_views import RowView
-from tracejit.capture.snapshots import Snapshot, outside_effects, snapshot
+from tracejit.capture.snapshots import IdentityKey, Snapshot, outside_effects, snapshot
 from tracejit.capture.syntax.loops import OUTLINED, UNBOUND
 from tracejit.capture.syntax.pieces import RETURNS
 from tracejit.core.aval import Aval
@@ -172,15 +172,18 @@ def is_carried_or_constant(x: Any) -> bool:
     return type(x) in PRIMITIVE or carried_form(x, []) is not None
 
 
-def taken_apart(x: Any, leaves: list[Any]) -> Any:
-    """The form of a value, whose tensors and numbers are appended to `leaves`.  Raises Refused."""
+def taken_apart(x: Any, leaves: list[Any], known: Callable[[Any], bool] = lambda x: False) -> Any:
+    """The form of a value, whose tensors and numbers are appended to `leaves`.  known: whether an object is there before the step, and is
+    handed on itself.  Raises Refused."""
     if isinstance(x, Tensor) or type(plain(x)) in NUMBERS:
         leaves.append(x)
         return Tensor if isinstance(x, Tensor) else type(plain(x))
+    if type(x) is not tuple and type(x) not in PRIMITIVE and known(x):
+        return "object", IdentityKey(x)
     if type(x) in (tuple, list):
-        return type(x), [taken_apart(y, leaves) for y in x]
+        return type(x), [taken_apart(y, leaves, known) for y in x]
     if type(x) is dict and all(type(key) is str for key in x):
-        return dict, [(key, taken_apart(y, leaves)) for key, y in x.items()]
+        return dict, [(key, taken_apart(y, leaves, known)) for key, y in x.items()]
     if type(x) in PRIMITIVE:
         return "constant", x
     raise Refused(f"a step returns a {type(x).__name__}")
@@ -203,6 +206,8 @@ def put_together(recorder: Recorder | None, form: Any, leaves: Iterator[Any]) ->
     kind, parts = form
     if kind == "constant":
         return parts
+    if kind == "object":
+        return parts.value
     if kind is dict:
         made: Any = {key: put_together(recorder, part, leaves) for key, part in parts}
     else:
@@ -242,7 +247,9 @@ def describe_path(
     if run.gathered.holds_item((values, *in_places.values(), *[item for _, item in run.reached.pending])):
         raise Refused("a step leaves an item of the list that it goes over: leave `item.clone()`")
     run.kinds.note_ends(begin.values, [*values, *in_places.values()] if way != RETURNS else [])
-    left, appended, changes = _left_in_slots(run, begin, way, values, in_places)
+    found = {id(x) for x in before.containers}
+    known = lambda x: id(x) in found or id(x) in run.recorder.reached or id(x) in run.recorder.sources  # noqa: E731
+    left, appended, changes = _left_in_slots(run, begin, way, values, in_places, known)
     new = run.leaves.new_in(begin, left)
     ends = [_end(interpreter, slot, x) for slot, x in left]
     of_program = {**dict(enumerate(appended)), **run.reached.of_step(returns=way == RETURNS)}
@@ -310,15 +317,16 @@ def describe_path(
 
 
 def _left_in_slots(
-    run: LoopRun, begin: RecordingPoint, way: int, values: Any, in_places: Mapping[str, Any]
+    run: LoopRun, begin: RecordingPoint, way: int, values: Any, in_places: Mapping[str, Any], known: Callable[[Any], bool]
 ) -> tuple[list[tuple[Slot, Any]], list[Any], str]:
-    """(slots that a step leaves something in, with that; for each list, what it appends; a variable that has become of another kind)."""
+    """(slots that a step leaves something in, with that; for each list, what it appends; a variable that has become of another kind).
+    known: see `taken_apart`."""
     left: list[tuple[Slot, Any]] = []
     rows: list[Any] = []
     changes, variables = "", {**in_places}
     if way == RETURNS:
         leaves: list[Any] = []
-        form = taken_apart(values, leaves)
+        form = taken_apart(values, leaves, known)
         if run.template is not None and run.template != form:
             raise Refused("steps return different kinds of things")
         run.template = form
