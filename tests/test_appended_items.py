@@ -305,7 +305,7 @@ def test_gradients_go_through_items_of_some_steps() -> None:
         assert compiled.stats.compiled_calls > 5 and not compiled.reasons, compiled.explain()
 
 
-# -- what is none
+# -- items of which several are one object
 def kept_twice(xs: Any) -> Any:
     kept = []
     for x in xs:
@@ -316,6 +316,76 @@ def kept_twice(xs: Any) -> Any:
     return kept
 
 
+def chain(xs: Any) -> Any:
+    state, kept = xs[0] * 1, []
+    for x in xs:
+        if x.sum() > state.sum() - 1:
+            state = x * 0.5
+        kept.append(state)
+    return state, kept
+
+
+def from_before(xs: Any) -> Any:
+    first = xs[0] * 1
+    state, kept = first, [first]
+    for x in xs:
+        state = x * 0.5 if x.sum() > 0.5 else first if x.sum() < -0.5 else state
+        kept.append(state)
+    return kept, first
+
+
+def in_two_lists(xs: Any) -> Any:
+    kept, others = [], []
+    for k, x in enumerate(xs):
+        y = x + 1
+        kept.append(y)
+        if x[0] > 0:
+            others.append((k, y))
+    return kept, others
+
+
+def of_a_function(xs: Any) -> Any:
+    return {"chain": chain(xs)}
+
+
+def put_outside(xs: Any) -> Any:
+    state, kept = xs[0] * 1, []
+    for x in xs:
+        state = x * 0.5 if x.sum() > 0 else state
+        kept.append(state)
+    place = {"kept": kept, "state": state}
+    return place, kept
+
+
+@pytest.mark.parametrize(
+    "program", [kept_twice, chain, from_before, in_two_lists, of_a_function, put_outside], ids=lambda f: f.__name__
+)
+def test_items_are_the_objects_that_they_are_in_eager_mode(program: Any) -> None:
+    compiled = outlined(program, chain)
+    for k in range(10):
+        assert_equal(outcome(program, steps(k), k), outcome(compiled, steps(k), k))
+    assert compiled.stats.compiled_calls >= 3, compiled.explain()
+
+
+def test_a_list_that_is_read_later_gets_its_items_where_it_is_read() -> None:
+    def stored(xs: Any, n: int, box: dict[str, Any]) -> Any:
+        kept, x = [], xs[0]
+        for t in range(n):
+            x = x * 0.5 if x.sum() > 0 else x + xs[t]
+            kept.append(x * 2)
+        box["kept"] = kept
+        return x
+
+    compiled = outlined(stored)
+    for k in range(8):
+        boxes: list[dict[str, Any]] = [{"kept": None}, {"kept": None}]
+        for f, box in zip((stored, compiled), boxes, strict=True):
+            f(normal(k, 12, 3), 9 + k % 3, box)
+        assert [y.tolist() for y in boxes[0]["kept"]] == [y.tolist() for y in boxes[1]["kept"]]
+    assert compiled.stats.compiled_calls >= 4 and max(len(path.recording.graph.nodes) for path in compiled._table.paths) < 40
+
+
+# -- what is none
 def kinds(xs: Any) -> Any:
     kept: list[Any] = []
     for x in xs:
@@ -353,7 +423,6 @@ def before_it_is_written(xs: Any) -> Any:
 
 
 REFUSED: dict[Any, str] = {
-    kept_twice: "an item of a list that is more than joined is there twice",
     kinds: "items of a list differ in shape, dtype or type",
     texts: "a step appends a str to a list",
     in_a_nested_loop: "some steps append to a list, or values decide how many steps do, in a loop in a loop",

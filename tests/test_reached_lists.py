@@ -91,6 +91,16 @@ def until_far(x: Any, n: int, walk: Any) -> Any:
     return x
 
 
+def one_object_again(x: Any, n: int, walk: Any) -> Any:
+    first = x
+    for t in range(n):
+        proposed = moved(x)
+        x = proposed if proposed[0] > x[0] - 0.3 else x
+        walk.history.extend([x, first] if t % 4 == 3 else [x])
+        walk.energies.append(x)
+    return x
+
+
 def with_output(x: Any, n: int, walk: Any) -> Any:
     for t in range(n):
         x = moved(x)
@@ -182,7 +192,7 @@ def looked_at_afterwards(x: Any, n: int, walk: Any) -> Any:
 
 PROGRAMS = [
     in_an_attribute, by_a_method, in_some_steps, as_dictionaries, texts, until_far, with_output, in_two_loops, in_a_dictionary,
-    in_a_new_attribute, in_a_new_object, in_two_loops_of_its_own, by_a_function, looked_at_afterwards,
+    one_object_again, in_a_new_attribute, in_a_new_object, in_two_loops_of_its_own, by_a_function, looked_at_afterwards,
 ]  # fmt: skip
 
 
@@ -281,8 +291,6 @@ def program_in(name: str) -> Any:
 
 OTHERS = {
     "while it is gone over": ("        for y in walk.energies: x = x + y\n        walk.energies.append(0.1)\n", "what it has not made"),
-    "an item twice": ("        walk.history.extend([x, x])\n", "is there twice, or from before the step"),
-    "an item again": ("        kept = x if t == 0 else kept\n        walk.history.append(kept)\n", "is there twice, or from before"),
     "an item from outside": ("        walk.history.append(moved)\n", "a step appends a function to a list"),
     "items of two kinds": ("        walk.history.append((1, 2.0) if t % 2 else [x])\n", "a step appends a list to a list"),
     "other parts": ("        walk.history.append((1, 2.0) if t % 2 else (1, 'a'))\n", "items of a list differ in their parts"),

@@ -3,7 +3,11 @@
 A node keeps a row for each step that it has room for, and a bool where some steps append nothing (path_tree.py).  After the loop, the
 items of a list are the rows whose bool holds, in order: some rows of a tensor (stacked_items.py).  How many there are is data, unless
 each step appends the same number.  Where steps look at the length of the list, which may decide how many there are, and few steps append
-to it, their number is guarded, so that what follows does not compute all rows."""
+to it, their number is guarded, so that what follows does not compute all rows.
+
+Where several items may be one object, or one that a variable holds, the node also gives the numbers of the objects, and each call makes the
+items after the program (selected_rows.py).  A list that anything but `stack` and the like may look at gets its items when it is looked at
+(reached_lists.py)."""
 
 from __future__ import annotations
 
@@ -13,9 +17,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracejit.capture.handlers.stand_ins import plain
-from tracejit.capture.item_objects import items_from_before, slot_of_first_item, slot_of_last_item, slots_with_copies
+from tracejit.capture.item_objects import (
+    items_from_before,
+    slot_of_first_item,
+    slot_of_last_item,
+    slots_with_copies,
+    slots_with_items,
+)
 from tracejit.capture.loop_steps import LIVE_IN, SHARED
-from tracejit.capture.stacked_items import StackedItems, unstack
+from tracejit.capture.path_tree import NUMBER, OF_SHARED, identity
+from tracejit.capture.stacked_items import ItemObjects, StackedItems
 from tracejit.core.dtypes import bool_
 from tracejit.core.op import REGISTRY
 from tracejit.ops.movement.copies import stack
@@ -44,6 +55,8 @@ class AppendedItems:
     def __init__(self, run: LoopRun) -> None:
         self.before: list[list[Any]] = [[] for _ in range(run.loop.items)]
         self.numbers = [*range(run.loop.items)]
+        self._number_lists: dict[int, int] = {}
+        self._objects: tuple[Any, ...] = ()  # the last parts of ItemObjects
         self._count = run.loop.items
         self.steps: list[list[list[list[tuple[np.ndarray[Any, Any], Any]]]]] = []
         self._run = run
@@ -55,6 +68,23 @@ class AppendedItems:
         if is_of_program:
             self.numbers.append(self._count - 1)
         return self._count - 1
+
+    def may_have_numbers(self, held: Sequence[int]) -> bool:
+        """Whether items of these lists may be told apart by the numbers of their objects: not where one is on the memory of something from
+        before."""
+        run, tree = self._run, self._run.tree
+        places = [x for end in tree.ends() for k in held if k < len(end.items) for x in end.items[k]]
+        copies = slots_with_copies(tree)
+        is_own = all(x[0] != LIVE_IN or (x[1] not in copies and tree.slots[x[1]].holds is Tensor) for x in places)
+        return is_own and not (run.is_nested or tree.has_gradients)
+
+    def number_lists(self, held: Sequence[int]) -> dict[int, int]:
+        """For each of these lists, the one that gets the numbers of the objects that its items are."""
+        for k in held:
+            if k not in self._number_lists:
+                self._number_lists[k] = self.new_list()
+            self._run.tree.item_kinds[self._number_lists[k]] = NUMBER, int
+        return {k: self._number_lists[k] for k in held}
 
     def set_columns(self, tree: PathTree) -> None:
         """Note which columns the body of a tree gives."""
@@ -81,26 +111,25 @@ class AppendedItems:
     def rows(self, tree: PathTree, room: int) -> list[Tensor]:
         """What a node with room for so many steps gives for columns."""
         result = []
-        for (k, part, j), is_full in self._columns:
-            aval, _ = tree.item_kinds[k]
+        for column, is_full in self._columns:
+            aval, _ = tree.item_kinds[column[0]]
+            k, part, j = tree.column_of_items(column)
             has = np.zeros(room, bool)
             items = np.zeros((room, *aval.shape), aval.dtype.numpy)
             for step, parts in enumerate(self.steps):
                 appended = parts[part] if part < len(parts) else []
                 if k < len(appended) and j < len(appended[k]):
-                    has[step], items[step] = True, appended[k][j][0]
+                    has[step], items[step] = True, appended[k][j][int(k != column[0])]
             result += [wrap(items)] if is_full else [wrap(items), wrap(has)]
         return result
 
     def lists(self, rows: Sequence[Tensor], held: Mapping[int, Tensor]) -> list[list[Any]]:
         """What is appended to each list.  rows: what the node gives for columns.  held: by their numbers, tensors that variables hold after
         the loop, and that may be items."""
-        run, columns = self._run, self.columns(rows)
+        columns = self.columns(rows)
         result: list[list[Any]] = [[*before] for before in self.before]
         for k, items in enumerate(result):
             items += self.stacked(k, columns, held)
-            if not run.lists[k][0]:
-                unstack(items, run.recorder)
         self.watch(held)
         return result
 
@@ -111,6 +140,20 @@ class AppendedItems:
         for k, items, has in self._split(rows, len(self._run.parts)):
             found.setdefault(k, []).append((items, has))
         return {k: of_list[0] if len(of_list) == 1 else _interleaved(of_list) for k, of_list in found.items()}
+
+    def note_objects(self, at: Mapping[StepValue, Tensor], held: Mapping[int, Tensor]) -> None:
+        """Note which tensors are there besides, and may be items.  at: what the loop carries in the end.  held: see `lists`."""
+        run, tree = self._run, self._run.tree
+        if not tree.number_lists:
+            return
+        places = self.from_before()
+        shared = {tree.number_of(tree.shared[x[1]]) for x in places if x[0] == SHARED}
+        known = {*run.begun, *range(OF_SHARED, OF_SHARED - len(tree.objects), -1)}
+        given = known if any(x[0] == LIVE_IN for x in places) else set()
+        before = [(number, run.object_from_before(number)) for number in sorted(shared | given)]
+        slots = [k for k in slots_with_items(tree, self.numbers) if run.objects[k] in held]
+        after = [(at[identity(k)], held[run.objects[k]]) for k in slots]
+        self._objects = (*before, *after), run.recorder.mark_created({}), {}
 
     def _object(self, number: Any, held: Mapping[int, Tensor]) -> Tensor | None:
         """What else holds an item; None if nothing does."""
@@ -176,23 +219,29 @@ class AppendedItems:
             return []
         run, holds = self._run, self._run.tree.item_kinds[k][1]
         rows, inside = columns[k]
-        objects = [(at, self._object(number, held)) for at, (_, number) in enumerate(self._of_list(k))]
-        known = tuple([(at, x) for at, x in objects if x is not None])
+        numbers = columns[run.tree.number_lists[k]][0] if k in run.tree.number_lists else None
+        others = [(at, self._object(number, held)) for at, (_, number) in enumerate(self._of_list(k))]
+        known = tuple([(at, x) for at, x in others if x is not None])
         first = last = None
-        if run.is_held(k):
+        if run.is_held(k) and numbers is None:
             if (slot := slot_of_first_item(run.tree, k)) is not None:
                 first = run.object_from_before(run.begun_objects[slot])
             elif (slot := slot_of_last_item(run.tree, k)) is not None:
                 last = held.get(run.objects[slot])
         if inside is None:
-            return [StackedItems(rows, len(rows._array), holds, known, first, last)]
+            objects = None if numbers is None else ItemObjects(numbers, *self._objects)
+            return [StackedItems(rows, len(rows._array), holds, known, first, last, objects)]
         may_be_none = may_be_none and first is None and last is None
         if not may_be_none and not run.take(REGISTRY["any"].of(inside, dims=(0,), keepdim=False)):
             return []
         is_sparse = int(inside._array.sum()) * _SPARSE < len(inside._array)
         selected = run.recorder.ragged.rows_where(rows, inside, is_fixed=is_sparse and k in run.loop.measured)
         count = len(selected._array) if run.recorder.ragged.rows_of(selected) is None else None
-        return [StackedItems(selected, count, holds, known, first, last)]
+        objects = None
+        if numbers is not None:
+            numbers = run.recorder.ragged.rows_where(numbers, inside, is_fixed=count is not None)
+            objects = ItemObjects(numbers, *self._objects)
+        return [StackedItems(selected, count, holds, known, first, last, objects)]
 
 
 def _interleaved(columns: Sequence[tuple[Tensor, Tensor | None]]) -> tuple[Tensor, Tensor | None]:

@@ -805,7 +805,9 @@ class LoopRun:
                 raise Refused(f"{key[1]!r} becomes a view that another variable holds")
         held = [k for k in self.tree.item_kinds if self.is_held(k)]
         if why := why_not_rows(self.tree, held):
-            raise Refused(why)
+            if not self.items.may_have_numbers(held):
+                raise Refused(why)
+            self.tree.number_lists = self.items.number_lists(held)
         if self.is_nested and not all(map(self.tree.is_full, self.tree.columns)):
             raise Refused("some steps append to a list, or values decide how many steps do, in a loop in a loop")
         self.has_paths = True
@@ -858,7 +860,7 @@ class LoopRun:
         left, objects, arrays, grads = outcome.end.left, self.objects, self.arrays, self.grads
         for k in range(len(arrays), len(self.tree.slots)):  # slots that the step has brought
             arrays, objects, grads = [*arrays, outcome.contents[k]], [*objects, -1], [*grads, False]
-        first: dict[StepValue, int] = {}
+        made = self.tree.made_numbers(outcome.end)
         self.arrays, self.objects = [*arrays], [*objects]
         self.grads = [outcome.grads.get(k, requires) for k, requires in enumerate(grads)]
         for k, place in left.items():
@@ -868,14 +870,14 @@ class LoopRun:
                 self.arrays[k], self.objects[k] = outcome.contents[k], self.tree.number_of(place[1])
             else:
                 self.arrays[k] = outcome.contents[k]
-                self.objects[k] = self._first_object() + first.setdefault(place, k) if self.tree.is_object(k) else -1
+                self.objects[k] = self._first_object() + made[place] if self.tree.is_object(k) else -1
         if self.trips is not None and outcome.end.way != PROCEEDS:
             self.arrays[0] = np.array(int(arrays[0]) + self.trips.step)
         copied, holding = dict(outcome.end.copies), slots_with_copies(self.tree)
         appended: list[list[tuple[np.ndarray[Any, Any], Any]]] = [[] for _ in outcome.items]
         for column, more, places in zip(appended, outcome.items, outcome.end.items, strict=True):
             for array, place in zip(more, places, strict=True):
-                number: Any = self._first_object() + first[place] if place in first else -1
+                number: Any = self._first_object() + made[place] if place in made else -1
                 if place in copied or (place[0] == LIVE_IN and place[1] in holding):
                     number = wrap(array)  # on the memory of what it is a view of
                 elif place[0] == LIVE_IN:

@@ -18,7 +18,7 @@ from types import BuiltinMethodType, CellType
 from typing import Any
 
 from tracejit.capture.branching_loops import run_outlined_loop
-from tracejit.capture.call_sites import calling_frame, instrumented_frames
+from tracejit.capture.call_sites import calling_frame
 from tracejit.capture.defects import EAGER, isolate_entry_points, isolated_function
 from tracejit.capture.handlers.base import ABSENT
 from tracejit.capture.handlers.iteration import UnpackPattern
@@ -38,6 +38,7 @@ from tracejit.capture.iteration_space import is_unbind_function
 from tracejit.capture.loop_headers import materialised
 from tracejit.capture.loop_recogniser import UNBOUND, LoopRecogniser
 from tracejit.capture.policies import BINARY, C_CALLABLES, IN_PLACE, SWAPPED, UNARY, is_a, is_python_class, is_user_instance
+from tracejit.capture.reached_lists import note_filled
 from tracejit.capture.stacked_items import STACKED, StackedRecords, has_stacked, join_items, may_leave, reversed_items, unstack
 from tracejit.capture.syntax.loops import LoopNames
 from tracejit.capture.syntax.outlined_loops import OutlinedLoop
@@ -565,23 +566,22 @@ class CaptureFrame:
     def extend_list(self, owner: list[Any], columns: tuple[list[Any], ...], constants: Any, is_private: bool) -> None:
         """Put what the steps of an outlined loop have appended into a list of the function.  columns, constants: see StackedRecords; the
         items themselves, and None, where these are no tuples.  is_private: whether the list is."""
-        if constants is None:
-            owner.extend(columns[0])
-            return
-        items = StackedRecords(columns, constants)
-        if is_private and has_stacked(columns[0]):
-            owner.append(items)
-        else:
-            owner.extend(items.items(active()))
+        items: list[Any] = columns[0] if constants is None else [StackedRecords(columns, constants)]
+        recorder = active()
+        if not has_stacked(columns[0]) or recorder is None or not (is_private or may_leave(items)):
+            unstack(items, recorder)
+        owner.extend(items)
+        if recorder is not None and not is_private and has_stacked(owner):
+            note_filled(recorder, owner)
 
     def returned_list(self, items: Any) -> Any:
-        """A private list that the function returns.  Only where that is the result of the call may rows stay rows."""
+        """A private list that the function returns, to whatever may look at it."""
         recorder = active()
         if has_stacked(items):
-            if recorder is None or len([*instrumented_frames()]) > 1 or not may_leave(items):
+            if recorder is None or not may_leave(items):
                 unstack(items, recorder)
             else:
-                recorder.stacked_lists.append(items)
+                note_filled(recorder, items)
         return items
 
     def unpack(self, value: Any, pattern: UnpackPattern) -> Any:

@@ -2,7 +2,8 @@
 
 After the loop, the items of a list are rows, each a tensor of its own.  That is as in eager mode where nothing else holds an item.
 Else the object has to be known for all calls: the slot of a variable that holds the last item, `x = f(x); xs.append(x)`, or the one whose
-first object is the first item, `xs.append(x); x = f(x)`.  For lists that are joined alone it does not matter."""
+first object is the first item, `xs.append(x); x = f(x)`.  Otherwise the node gives the numbers of the objects, too, in a list of their
+own (`PathTree.number_lists`).  For lists that are joined alone it does not matter."""
 
 from __future__ import annotations
 

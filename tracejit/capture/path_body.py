@@ -275,20 +275,18 @@ class _Body:
             left[GO], left[WAY] = self._constant(bool, way == CONTINUES), self._constant(int, way)
         if self.part < len(tree.parts) - 1:
             left[_GOES_ON] = self._constant(bool, end.way == PROCEEDS)
-        first: dict[StepValue, int] = {}
-        for k, place in enumerate(own):
-            if tree.is_object(k):
-                if place[0] == LIVE_IN:
-                    left[identity(k)] = self._at(identity(place[1]))
-                elif place[0] == SHARED:
-                    left[identity(k)] = self._constant(int, tree.number_of(tree.shared[place[1]]))
-                else:
-                    left[identity(k)] = self._object(OBJECTS * self.part + first.setdefault(place, k))
+        numbers = tree.made_numbers(end)
+        left.update({identity(k): self._number(place, numbers) for k, place in enumerate(own) if tree.is_object(k)})
         items: dict[Any, Any] = {}
-        for k, part, j in tree.columns:
+        for column in tree.columns:
+            k, part, j = tree.column_of_items(column)
             has = part == self.part and k < len(end.items) and j < len(end.items[k])
-            items[item_place((k, part, j))] = self._at(end.items[k][j]) if has else None
-            items[HAS_ITEM, (k, part, j)] = self._constant(bool, has)
+            item = end.items[k][j] if has else None
+            if item is not None:
+                items[item_place(column)] = self._at(item) if k == column[0] else self._number(item, numbers)
+            else:
+                items[item_place(column)] = None
+            items[HAS_ITEM, column] = self._constant(bool, has)
         grad, changing = tree.grad_of_path(path), tree.changing_grad()
         for k in changing:
             needs = grad(own[k])
@@ -299,8 +297,16 @@ class _Body:
                 left[requires_grad(k)] = reduce(self._or, places) if places else self._constant(bool, 0)
         return left | items
 
+    def _number(self, place: StepValue, numbers: Mapping[StepValue, int]) -> StepValue:
+        """The place of the number of the object at a place.  numbers: see `PathTree.made_numbers`."""
+        if place[0] == LIVE_IN:
+            return self._at(identity(place[1]))  # type: ignore[no-any-return]
+        if place[0] == SHARED:
+            return self._constant(int, self.tree.number_of(self.tree.shared[place[1]]))
+        return self._object(OBJECTS * self.part + numbers[place])
+
     def _object(self, number: int) -> StepValue:
-        """The number of the object that a step makes for a slot."""
+        """The number of an object that a step makes."""
         if number not in self.objects:
             self.objects[number] = self._add("add", NUMBER, BASE, Literal(number)) if number else BASE
         return self.objects[number]

@@ -251,6 +251,8 @@ class PathTree:
         self._widths: dict[tuple[int, int], int] = {}  # by lists and parts, the most items that the part appends to the list
         self._forgotten: list[list[int]] = []  # for each path that was forgotten, how many items it appends to each list
         self.item_kinds: dict[int, tuple[Aval, type]] = {}  # by lists, of what they hold: as of a slot
+        # Lists whose items may be one object -> the list that gets the numbers of these objects.
+        self.number_lists: dict[int, int] = {}
         self.ends_early = False  # whether some path is the last one
         self.takes_gradients = False  # whether some step does
         self.asks_for_grad = False  # whether some step may depend on which tensors require grad
@@ -568,15 +570,33 @@ class PathTree:
 
     @property
     def columns(self) -> list[Column]:
-        """The columns of lists, those of one list in the order of its items."""
-        return [(k, part, j) for (k, part), width in sorted(self._widths.items()) for j in range(width)]
+        """The columns of lists, those of one list in the order of its items, then those of the numbers of objects."""
+        widths = [*sorted(self._widths.items())]
+        widths += [((self.number_lists[k], part), width) for (k, part), width in widths if k in self.number_lists]
+        return [(k, part, j) for (k, part), width in widths for j in range(width)]
 
     def is_full(self, column: Column) -> bool:
         """Whether each step of the node has an item in a column."""
-        k, part, j = column
+        k, part, j = self.column_of_items(column)
         counts = [*self._forgotten, *[[*map(len, end.items)] for _, end in self.paths_of(part)]]
         is_reached = all(end.way == PROCEEDS for before in range(part) for _, end in self.paths_of(before))
         return self.is_counted and is_reached and all(k < len(x) and j < x[k] for x in counts)
+
+    def column_of_items(self, column: Column) -> Column:
+        """The column of the items of which this one has the numbers; itself if it has items."""
+        k, part, j = column
+        return next((n for n, numbers in self.number_lists.items() if numbers == k), k), part, j
+
+    def made_numbers(self, end: PathEnd) -> dict[StepValue, int]:
+        """The numbers of the objects that a part of a step makes, among these, by the places where it leaves them: that of the first slot
+        that gets one; and numbers that no slot has, of items that no slot gets."""
+        left = [(end.left.get(k, (LIVE_IN, k)), k) for k in range(len(self.slots)) if self.is_object(k)]
+        numbers = {place: k for place, k in reversed(left) if place[0] == LOCAL}
+        kinds = self.item_kinds
+        items = [x for k, column in enumerate(end.items) if column and kinds[k][1] is Tensor for x in column if x[0] == LOCAL]
+        for x in items:
+            numbers.setdefault(x, OBJECTS - 1 - len(numbers))
+        return numbers
 
     def ends(self) -> list[PathEnd]:
         """The ends of all paths of all parts."""

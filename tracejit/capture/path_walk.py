@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.capture.item_objects import slots_with_copies
-from tracejit.capture.loop_steps import LIVE_IN, LOCAL, SHARED, StepValue
+from tracejit.capture.loop_steps import LIVE_IN, SHARED, StepValue
 from tracejit.capture.path_body import nodes_to_run
 from tracejit.capture.path_tree import PathEnd, PathTree, Segment
 from tracejit.capture.syntax.outlined_loops import PROCEEDS
@@ -153,18 +153,15 @@ class _Changes:
         self.arrays = [(k, self.copies.get(x, x), tree.slots[k].aval.dtype) for k, x in left]
         self.objects = [(k, x) for k, x in left if tree.is_object(k)]
         self._tree = tree
-        self._made: dict[StepValue, int] = {}  # places of objects that the step makes, with the first slots that hold them
-        for k, x in self.objects:
-            if x[0] == LOCAL:
-                self._made.setdefault(x, k)
+        self._made = tree.made_numbers(end)
 
     def number(self, place: StepValue, objects: Sequence[int], first: int) -> int:
-        """The number of the object at a place; -1 of one that no slot holds."""
+        """The number of the object at a place."""
         if place[0] == LIVE_IN:
             return objects[place[1]]
         if place[0] == SHARED:
             return self._tree.number_of(self._tree.shared[place[1]])
-        return first + self._made[place] if place in self._made else -1
+        return first + self._made[place]
 
 
 def _own(values: _Values, place: StepValue, dtype: DType) -> Any:

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
     from tracejit.capture.snapshots import Snapshot
 
-__all__ = ["ReachedLists"]
+__all__ = ["ReachedLists", "note_filled"]
 
 _ADDING = ("append", "extend")
 _UNKNOWN = object()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _GrownList:
     """A list that steps append to.
 
@@ -101,7 +101,7 @@ class _GrownList:
         return tuple([None if known is None else tuple(known) for known in self.constants])
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _FilledList:
     """A list that the call has made, with rows of a node in it."""
 
@@ -122,6 +122,12 @@ class _FilledList:
         if self.recorder.interpreter.loops_around and has_stacked(self.items):
             self.recorder.stop("outlined_loop", "a step reads a list that steps of another loop have appended to")
         unstack(self.items, self.recorder)
+
+
+def note_filled(recorder: Recorder, items: list[Any]) -> None:
+    """Note that a list has rows of a node in it, which anything in the program may look at."""
+    recorder.stacked_lists.append(items)
+    recorder.reached[id(items)] = _FilledList(recorder, items)
 
 
 class ReachedLists:
@@ -230,38 +236,31 @@ class ReachedLists:
     # -- after the loop
     def emit(self, rows: Sequence[Tensor], held: Mapping[int, Tensor]) -> None:
         """Have the entry put the items of all steps into the lists.  rows, held: see AppendedItems.lists."""
-        lists, self._lists = self._lists, []
-        if not lists:
+        if not self._lists:
             return
         recorder, items = self._recorder, self._run.items
         columns = items.columns(rows)
         items.watch(held)
-        for grown in lists:
-            del recorder.reached[id(grown.items)]
-            if not (grown.columns or grown.before):
-                continue
+        for grown in [*self._lists]:
             stacked = [items.stacked(k, columns, held, may_be_none=True) for k in grown.columns]
             added = [*grown.before]
             if any(stacked):
                 is_alone = grown.form is None and grown.constants == [None]
                 added += stacked[0] if is_alone else [StackedRecords(tuple(stacked), grown.all_constants, grown.form)]
-            if recorder.is_outside(grown.items):
+            self._lists.remove(grown)
+            del recorder.reached[id(grown.items)]
+            if added and recorder.is_outside(grown.items):
                 self._extend_outside(grown.items, added)
             elif added:
                 grown.items.extend(added)
-                self._note_filled(grown.items)
-
-    def _note_filled(self, items: list[Any]) -> None:
-        """Note that a list has rows of the node in it."""
-        self._recorder.stacked_lists.append(items)
-        self._recorder.reached[id(items)] = _FilledList(self._recorder, items)
+                note_filled(recorder, grown.items)
 
     def _extend_outside(self, owner: list[Any], added: list[Any]) -> None:
         recorder = self._recorder
         recorder.effects.note_change(owner)
         recorder.perform(lambda: owner.extend(map(plain_value, plain_items(added))))
         recorder.effects.note_method(MethodCall(owner, "extend", (recorder.mark_created(added),)))
-        self._note_filled(added)
+        note_filled(recorder, added)
         recorder.contents.extended.add(id(owner))
 
 

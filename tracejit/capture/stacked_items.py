@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.loop_emission import emit_loop
-from tracejit.capture.recording.selected_rows import records_of
+from tracejit.capture.recording.selected_rows import numbered_tensors, records_of
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FROM_NUMPY, bool_, default_dtype, float32, float64
 from tracejit.core.interpreter import state
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "STACKED",
+    "ItemObjects",
     "StackedItems",
     "StackedRecords",
     "has_stacked",
@@ -53,7 +54,8 @@ class StackedItems:
     """So many items of a list: the rows of a tensor.  count: None of a ragged tensor (handlers/ragged.py), where data decides how many
     there are.  holds: the type of the items, Tensor, int, float or bool.  held: the tensors of this call that are items
     and that something else holds, too, each after its position.  first, last: the tensors that are the
-    first and the last item in all calls, if something else holds these, too."""
+    first and the last item in all calls, if something else holds these, too.  objects: which objects the items are, where several may be
+    one."""
 
     rows: Tensor
     count: Any
@@ -61,6 +63,23 @@ class StackedItems:
     held: tuple[tuple[int, Tensor], ...] = ()
     first: Tensor | None = None
     last: Tensor | None = None
+    objects: ItemObjects | None = None
+
+    def of_known_size(self) -> StackedItems:
+        """The same items, where it is guarded how many there are."""
+        return StackedItems(self.rows, len(self.rows._array), self.holds, self.held, self.first, self.last, self.objects)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ItemObjects:
+    """Which objects the items of a list are.  numbers: for each item, the number of its object.  known: tensors that are there besides,
+    each after its number, a plain one or a tensor.  made: stands for the objects that lists of one loop have got, by their numbers; those
+    of this call are in `made_now`."""
+
+    numbers: Tensor
+    known: tuple[tuple[Any, Tensor], ...]
+    made: dict[int, Tensor]
+    made_now: dict[int, Tensor]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,7 +156,9 @@ def _with_known_sizes(recorder: Recorder | None, items: list[Any]) -> list[Any]:
         if type(x) is StackedItems and x.count is None:
             if recorder is not None:
                 recorder.ragged.fix_size(x.rows)
-            x = StackedItems(x.rows, len(x.rows._array), x.holds, x.held, x.first, x.last)
+                if x.objects is not None:
+                    recorder.ragged.fix_size(x.objects.numbers)
+            x = x.of_known_size()
         result.append(x)
     return result
 
@@ -162,7 +183,10 @@ def _reversed_rows(items: StackedItems) -> list[Any]:
     if stop - start < len(rows._array):
         rows, count = slice_.of(rows, dim=0, start=start, stop=stop, step=1), stop - start
     held = tuple([(stop - 1 - at, x) for at, x in items.held if start <= at < stop])
-    middle = [StackedItems(flip.of(rows, dims=(0,)), count, items.holds, held)] if start < stop else []
+    objects = items.objects
+    if objects is not None:
+        objects = ItemObjects(flip.of(objects.numbers, dims=(0,)), objects.known, objects.made, objects.made_now)
+    middle = [StackedItems(flip.of(rows, dims=(0,)), count, items.holds, held, objects=objects)] if start < stop else []
     return [*_ends(items.last), *middle, *_ends(items.first)]
 
 
@@ -184,6 +208,8 @@ def unstack(items: list[Any], recorder: Recorder | None) -> None:
     that computed it: it may be written to."""
     if not has_stacked(items):
         return
+    if recorder is not None and any(type(x) is StackedItems and x.objects is not None for x in items):
+        recorder.stop("outlined_loop", "a loop: items are read one by one of a list in which several may be one object")
     recorder = None if recorder is None or recorder.stopped else recorder
     known = _with_known_sizes(recorder, items)
     grad_enabled, state.grad_enabled = state.grad_enabled, True
@@ -210,6 +236,10 @@ def _unstacked(items: StackedItems, recorder: Recorder | None) -> list[Any]:
         return items.rows._array.tolist()  # type: ignore[no-any-return]
     if items.holds in (int, float):
         return recorder.extracted_numbers.define_elements(items.rows)  # type: ignore[no-any-return, union-attr]
+    if items.objects is not None and recorder is None:
+        made = items.objects.made_now
+        made.update({int(getattr(n, "_array", n)): x for n, x in items.objects.known})
+        return numbered_tensors(items.rows._array, items.objects.numbers._array.tolist(), made)  # type: ignore[return-value]
     rows = [select.of(items.rows, k, dim=0) for k in range(int(items.count))]
     if items.first is not None or items.last is not None:
         start, stop = int(items.first is not None), len(rows) - (items.last is not None)

@@ -248,8 +248,8 @@ def describe_path(
         raise Refused("a step leaves an item of the list that it goes over: leave `item.clone()`")
     run.kinds.note_ends(begin.values, [*values, *in_places.values()] if way != RETURNS else [])
     found = {id(x) for x in before.containers}
-    known = lambda x: id(x) in found or id(x) in run.recorder.reached or id(x) in run.recorder.sources  # noqa: E731
-    left, appended, changes = _left_in_slots(run, begin, way, values, in_places, known)
+    there = {*found, *run.recorder.reached, *run.recorder.sources} if way == RETURNS else found
+    left, appended, changes = _left_in_slots(run, begin, way, values, in_places, lambda x: id(x) in there)
     new = run.leaves.new_in(begin, left)
     ends = [_end(interpreter, slot, x) for slot, x in left]
     of_program = {**dict(enumerate(appended)), **run.reached.of_step(returns=way == RETURNS)}

@@ -37,8 +37,8 @@ from tracejit.capture.policies import (
     makes_records,
     slots_of,
 )
-from tracejit.capture.recording.selected_rows import numbers_of, records_of, selected_rows, tensors_of, tuples_of
-from tracejit.capture.stacked_items import STACKED, StackedItems, StackedRecords
+from tracejit.capture.recording.selected_rows import numbers_of, objects_of, records_of, selected_rows, tensors_of, tuples_of
+from tracejit.capture.stacked_items import STACKED, ItemObjects, StackedItems, StackedRecords
 from tracejit.capture.tensors import RecordingInterpreter
 from tracejit.capture.values import MODELS
 from tracejit.replay.ir import (
@@ -281,6 +281,8 @@ class Recipes:
             if items.form is tuple:
                 return self.recorder.constant(tuples_of).call(constants, *columns)
             return self.recorder.constant(records_of).call(self.recorder.constant(items.form), constants, *columns)
+        if items.objects is not None:
+            return self._numbered_items(items, items.objects)
         make = self.recorder.constant(tensors_of if items.holds is Tensor else numbers_of)
         ends = [None if x is None else self.expression(x) for x in (items.first, items.last)]
         ends = ends if any(x is not None for x in ends) else []
@@ -289,6 +291,18 @@ class Recipes:
             return make.call(self._output(rows.values), self._output(rows.inside), *ends)
         self.recorder.ragged.escape(items.rows)
         return make.call(self._output(items.rows), None, *ends)
+
+    def _numbered_items(self, items: StackedItems, objects: ItemObjects) -> Expr:
+        """The items of a list of which several may be one object."""
+        make, ragged = self.recorder.constant(objects_of), self.recorder.ragged
+        known = ListOf(tuple([self._output(n) if isinstance(n, Tensor) else Constant(n) for n, _ in objects.known]))
+        rest = self.expression(objects.made), known, *[self.expression(x) for _, x in objects.known]
+        if (rows := ragged.deferred_rows(items.rows)) is None:
+            ragged.escape(items.rows)
+            ragged.escape(objects.numbers)
+            return make.call(self._output(items.rows), self._output(objects.numbers), None, *rest)
+        numbers: Any = ragged.rows_of(objects.numbers)  # selected as the items are
+        return make.call(self._output(rows.values), self._output(numbers.values), self._output(rows.inside), *rest)
 
     def _insertion_order(self, members: set[Any]) -> list[Any]:
         """The members of a set in an order of insertion that gives a set with the iteration order of this one.

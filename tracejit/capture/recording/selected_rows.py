@@ -8,10 +8,12 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from tracejit.tensor import Tensor
 from tracejit.tensor.base import wrap
 
-__all__ = ["numbers_of", "records_of", "selected_rows", "tensors_of", "tuples_of"]
+__all__ = ["numbered_tensors", "numbers_of", "objects_of", "records_of", "selected_rows", "tensors_of", "tuples_of"]
 
 
 def selected_rows(rows: Tensor, inside: Tensor) -> Tensor:
@@ -29,6 +31,25 @@ def tensors_of(rows: Tensor, inside: Tensor | None, first: Tensor | None = None,
     if last is not None:
         found[-1] = last
     return found
+
+
+def numbered_tensors(rows: Any, numbers: list[int], objects: dict[int, Tensor]) -> list[Tensor]:
+    """Each of these rows as a tensor, where those of one number are one object.  objects: those that there are, to which others are
+    added."""
+    for row, number in zip(rows, numbers, strict=True):
+        if number not in objects:
+            objects[number] = wrap(np.array(row))
+    return [objects[number] for number in numbers]
+
+
+def objects_of(
+    rows: Tensor, numbers: Tensor, inside: Tensor | None, made: dict[int, Tensor], known: list[int | Tensor], *tensors: Tensor
+) -> list[Tensor]:
+    """The same for rows that a vector of bools selects, all if `inside` is None.  made: the objects so far.  known: the numbers of those
+    that are there besides."""
+    made.update({int(n if type(n) is int else n._array): x for n, x in zip(known, tensors, strict=True)})  # type: ignore[union-attr]
+    selected = slice(None) if inside is None else inside._array
+    return numbered_tensors(rows._array[selected], numbers._array[selected].tolist(), made)
 
 
 def tuples_of(
