@@ -355,8 +355,8 @@ REFUSED: dict[Any, str] = {
     with_grad: "it goes over a list of tensors that require grad",
     identity_asked: "which object a variable holds",
     key_of_a_dictionary: "which object a variable holds",
-    stored_outside: "a step changes what it has not made",
-    what_a_step_was_given_is_stored: "a step changes what it has not made",
+    stored_outside: "a step leaves an item of the list that it goes over",
+    what_a_step_was_given_is_stored: "a step does more than compute: it changes something outside",
     stored_after_the_end_of_the_recording: "which object a variable holds",
     raised: "the call raised Found",
 }

@@ -218,7 +218,8 @@ def test_what_handlers_keep_stands_in_the_journal_or_follows_from_it() -> None:
         # Objects and functions that the call has made, and what is known of these: snapshots look at them.
         "Session.created", "Session.keep", "Session._functions", "CallHandlers._followed", "CallHandlers._native",
         "CallHandlers._prepared", "EffectHandlers.holders_of_stored", "ContentHandlers.views",
-        "IdentityHandlers.placeless_texts", "IterationHandlers.rows", "Session.loop_stand_ins", "ContentHandlers._empty",
+        "IdentityHandlers.placeless_texts", "IterationHandlers.rows", "Session.loop_stand_ins", "Session.reached",
+        "ContentHandlers._empty",
         # Given before the recording begins.
         "CallHandlers.branching_lines",
         # The journal's own, and what has been read and guarded already, which follows from it: it only spares saying so again.

@@ -170,7 +170,7 @@ def where_the_recording_stops(xs: Any) -> Any:
         if row.sum() > best.sum():
             best = row
         if row.sum() < -2:
-            SEEN.append(1)
+            SEEN.insert(0, 1)
     best.mul_(2)
     return best, xs
 
@@ -287,7 +287,7 @@ OTHERS = {
     returned: "a step leaves a view of what it was given",
     in_a_tuple: "a step leaves a view of what it was given",
     that_requires_grad: "a step leaves a view of what it was given",
-    where_the_recording_stops: "a step changes what it has not made: a list, by append()",
+    where_the_recording_stops: "a step changes what it has not made: a list, by insert()",
     moved_on: "'before' becomes a view that another variable holds",
     returned_at_once: "a step returns a view that a variable holds",
     in_an_item: "a step leaves a view of what it was given",

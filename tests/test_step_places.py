@@ -400,7 +400,7 @@ def written_in_place(box: Any, x: Any) -> Any:
 
 REFUSED: dict[Any, str] = {
     raising: "the call raised ValueError",
-    stopping: "a step changes what it has not made",
+    stopping: "'box.g' holds other kinds of things after some steps",
     stopping_in_the_middle: "which object a variable holds",
     other_kinds: "'box.h' holds other kinds of things after some steps",
     deleted: "a step deletes an attribute or an item",

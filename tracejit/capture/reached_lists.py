@@ -120,7 +120,7 @@ class _FilledList:
         """Give the list items of its own."""
         del self.recorder.reached[id(self.items)]
         if self.recorder.interpreter.loops_around and has_stacked(self.items):
-            self.recorder.stop("outlined_loop", "a step reads a list that steps of another loop have appended to")
+            self.recorder.stop("outlined_loop", "a loop: a step reads a list that steps of another loop have appended to")
         unstack(self.items, self.recorder)
 
 
