@@ -50,7 +50,7 @@ class AppendedItems:
 
     numbers: of the program's lists.  before: the items of steps that stay outside of the node, by variables.  steps: for each step of the
     node, and each part of it, the items, each with the number of the object that it is (path_tree.py), or a tensor on its memory where it
-    is a view of what is from before the loop; -1 of one that nothing else holds."""
+    is a view of what is from before the loop; -1 of a number."""
 
     def __init__(self, run: LoopRun) -> None:
         self.before: list[list[Any]] = [[] for _ in range(run.loop.items)]
@@ -228,20 +228,19 @@ class AppendedItems:
                 first = run.object_from_before(run.begun_objects[slot])
             elif (slot := slot_of_last_item(run.tree, k)) is not None:
                 last = held.get(run.objects[slot])
-        if inside is None:
-            objects = None if numbers is None else ItemObjects(numbers, *self._objects)
-            return [StackedItems(rows, len(rows._array), holds, known, first, last, objects)]
-        may_be_none = may_be_none and first is None and last is None
-        if not may_be_none and not run.take(REGISTRY["any"].of(inside, dims=(0,), keepdim=False)):
-            return []
-        is_sparse = int(inside._array.sum()) * _SPARSE < len(inside._array)
-        selected = run.recorder.ragged.rows_where(rows, inside, is_fixed=is_sparse and k in run.loop.measured)
-        count = len(selected._array) if run.recorder.ragged.rows_of(selected) is None else None
-        objects = None
-        if numbers is not None:
-            numbers = run.recorder.ragged.rows_where(numbers, inside, is_fixed=count is not None)
-            objects = ItemObjects(numbers, *self._objects)
-        return [StackedItems(selected, count, holds, known, first, last, objects)]
+        count: int | None = len(rows._array)
+        if inside is not None:
+            ragged = run.recorder.ragged
+            may_be_none = may_be_none and first is None and last is None
+            if not may_be_none and not run.take(REGISTRY["any"].of(inside, dims=(0,), keepdim=False)):
+                return []
+            is_sparse = int(inside._array.sum()) * _SPARSE < len(inside._array)
+            rows = ragged.rows_where(rows, inside, is_fixed=is_sparse and k in run.loop.measured)
+            count = len(rows._array) if ragged.rows_of(rows) is None else None
+            if numbers is not None:
+                numbers = ragged.rows_where(numbers, inside, is_fixed=count is not None)
+        objects = None if numbers is None else ItemObjects(numbers, *self._objects)
+        return [StackedItems(rows, count, holds, known, first, last, objects)]
 
 
 def _interleaved(columns: Sequence[tuple[Tensor, Tensor | None]]) -> tuple[Tensor, Tensor | None]:

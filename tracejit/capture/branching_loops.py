@@ -140,19 +140,19 @@ def run_outlined_loop(
     pattern: Any,
     header: tuple[Any, ...],
     values: tuple[Any, ...],
-    lists: tuple[tuple[bool, bool], ...],
+    joined: tuple[bool, ...],
 ) -> tuple[int, Any]:
     """Run an outlined loop.
 
     interpreter: None where nothing is recorded.  step: the function of the step.  parts: those of its parts.  pattern, header: of what a
-    `for` loop goes over (step_elements.py), or WHILE and ().  values: of the live-in variables.  lists: for each of those
-    that get items, whether it is private (syntax/loops.py), and whether it is that and nothing reads an item.  Returns (how the loop has
-    ended, what the live-out variables hold, then the items of each list as a list), or (RETURNS, the result)."""
+    `for` loop goes over (step_elements.py), or WHILE and ().  values: of the live-in variables.  joined: for each list
+    that gets items, whether it is private (syntax/loops.py) and nothing reads an item.  Returns (how the loop has ended, what the live-out
+    variables hold, then the items of each list as a list), or (RETURNS, the result)."""
     variables = dict(zip(loop.live_ins, values, strict=True))
     if interpreter is None:
         return run_steps(loop, step, plain_elements(pattern, header), variables)
     recorder = interpreter.recorder
-    run = LoopRun(interpreter, loop, step, parts, variables, lists)
+    run = LoopRun(interpreter, loop, step, parts, variables, joined)
     recorder.native_depth += 1  # Python code that runs from here on is not the program's, but for steps
     try:
         why = run.begin(pattern, header)
@@ -180,10 +180,10 @@ class LoopRun:
         step: FunctionType,
         parts: Sequence[FunctionType],
         variables: dict[str, Any],
-        lists: tuple[tuple[bool, bool], ...],
+        joined: tuple[bool, ...],
     ) -> None:
         self.interpreter, self.recorder = interpreter, interpreter.recorder
-        self.loop, self.function, self.lists = loop, step, lists
+        self.loop, self.function, self.joined = loop, step, joined
         self.parts = [StepPart(loop.code, loop.live_ins, loop.live_outs)]  # of the step, which run one after another
         self.functions: Sequence[FunctionType] = [step]  # of these
         self.part = 0  # which of them is next
@@ -217,7 +217,7 @@ class LoopRun:
 
     def is_held(self, k: int) -> bool:
         """Whether it matters which objects the items of a list are."""
-        is_joined = k < len(self.lists) and self.lists[k][1]
+        is_joined = k < len(self.joined) and self.joined[k]
         return k in self.items.numbers and not is_joined and self.tree.item_kinds[k][1] is Tensor
 
     def step(self, function: FunctionType, *given: Any) -> Any:
@@ -397,8 +397,8 @@ class LoopRun:
                 tensors.append(tensor)
                 if slot.holds is Leaf:
                     self.leaves.begun[len(slots) - 1] = x
-        key, joined = (self.function.__code__, loop.line), [is_joined for _, is_joined in self.lists]
-        self.tree = PathTree(key, slots, self.trips, self.count, self.read_after, joined, self.is_nested)
+        key = self.function.__code__, loop.line
+        self.tree = PathTree(key, slots, self.trips, self.count, self.read_after, self.joined, self.is_nested)
         if self.elements is not None and self.trips is not None and is_symbolic(self.elements.stop):
             value = number_value(interpreter, self.elements.stop)
             self.tree.trips = TripCount(self.trips.step, self.tree.shared_place(value, (interpreter.avals[value], False)))

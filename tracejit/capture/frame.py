@@ -553,13 +553,13 @@ class CaptureFrame:
 
     # -- outlined loops (branching_loops.py)
     def outlined_loop(
-        self, number: int, pattern: Any, header: tuple[Any, ...], values: tuple[Any, ...], lists: tuple[tuple[bool, bool], ...]
+        self, number: int, pattern: Any, header: tuple[Any, ...], values: tuple[Any, ...], joined: tuple[bool, ...]
     ) -> tuple[int, Any]:
         """Run the loop of this number.  The arguments and the result are those of `run_outlined_loop`."""
         recorder = active()
         loop, step, parts = self._loops[number]
         interpreter = None if recorder is None else recorder.interpreter
-        result = run_outlined_loop(interpreter, loop, step, parts, pattern, header, values, lists)
+        result = run_outlined_loop(interpreter, loop, step, parts, pattern, header, values, joined)
         recorder = active()
         return result if recorder is None else recorder.mark_created(result)
 
@@ -567,15 +567,14 @@ class CaptureFrame:
         """Put what the steps of an outlined loop have appended into a list of the function.  columns, constants: see StackedRecords; the
         items themselves, and None, where these are no tuples.  is_private: whether the list is."""
         items: list[Any] = columns[0] if constants is None else [StackedRecords(columns, constants)]
-        recorder = active()
-        if not has_stacked(columns[0]) or recorder is None or not (is_private or may_leave(items)):
-            unstack(items, recorder)
+        if not has_stacked(columns[0]):
+            unstack(items, active())
         owner.extend(items)
-        if recorder is not None and not is_private and has_stacked(owner):
-            note_filled(recorder, owner)
+        if not is_private:
+            self.returned_list(owner)
 
     def returned_list(self, items: Any) -> Any:
-        """A private list that the function returns, to whatever may look at it."""
+        """A list that the function returns, or that anything else may look at from here on."""
         recorder = active()
         if has_stacked(items):
             if recorder is None or not may_leave(items):

@@ -24,7 +24,7 @@ __all__ = [
 def _slots_of_one_object(tree: PathTree) -> set[tuple[int, int]]:
     """Pairs of slots that may hold one tensor, the smaller number first."""
     slots = [k for k in range(len(tree.slots)) if tree.is_object(k)]
-    left = [[_left(end, k) for k in slots] for end in tree.ends()]
+    left = [[end.in_slot(k) for k in slots] for end in tree.ends()]
     pairs: set[tuple[int, int]] = set()
     while True:
         found = {
@@ -71,7 +71,7 @@ def slots_with_items(tree: PathTree, lists: Collection[int]) -> list[int]:
             k
             for end, items in ends
             for k in range(len(tree.slots))
-            if ((x := _left(end, k))[0] == LIVE_IN and x[1] in holding) or any(_may_be_one(x, y, pairs) for y in items)
+            if ((x := end.in_slot(k))[0] == LIVE_IN and x[1] in holding) or any(_may_be_one(x, y, pairs) for y in items)
         }
         if found <= holding:
             keys = {k: tree.slots[k].key for k in sorted(holding)}
@@ -85,11 +85,6 @@ def _items(end: PathEnd, k: int) -> tuple[StepValue, ...]:
     return end.items[k] if k < len(end.items) else ()
 
 
-def _left(end: PathEnd, slot: int) -> StepValue:
-    """What a path leaves in a slot."""
-    return end.left.get(slot, (LIVE_IN, slot))
-
-
 def items_from_before(tree: PathTree, lists: Collection[int], begun: Collection[int]) -> list[StepValue]:
     """The places of items of these lists that may be tensors from before the loop.  begun: the slots that hold such at first."""
     before: list[set[int]] = [{*begun}, *[set() for _ in tree.parts[1:]]]  # for each part, the slots that may hold such
@@ -99,7 +94,7 @@ def items_from_before(tree: PathTree, lists: Collection[int], begun: Collection[
             for _, end in tree.paths_of(part):
                 following = before[part + 1 if end.way == PROCEEDS else 0]
                 for k in range(len(tree.slots)):
-                    kind, at = _left(end, k)
+                    kind, at = end.in_slot(k)
                     if tree.is_object(k) and (kind == SHARED or (kind == LIVE_IN and at in before[part])):
                         following.add(k)
         if sum(map(len, before)) == count:
@@ -123,7 +118,7 @@ def slot_of_first_item(tree: PathTree, k: int) -> int | None:
         return None
     for end in tree.ends():
         count = len(_items(end, k))
-        if count > 1 or (count and _left(end, slot)[0] != LOCAL) or (not count and end.way == CONTINUES):
+        if count > 1 or (count and end.in_slot(slot)[0] != LOCAL) or (not count and end.way == CONTINUES):
             return None
     return slot
 
@@ -136,7 +131,7 @@ def slot_of_last_item(tree: PathTree, k: int) -> int | None:
         return None
     (slot,) = holding
     for end in tree.ends():
-        items, left = _items(end, k), _left(end, slot)
+        items, left = _items(end, k), end.in_slot(slot)
         if (items and (items[-1] != left or left in items[:-1])) or (not items and left != (LIVE_IN, slot)):
             return None
     return slot
@@ -158,7 +153,7 @@ def _share_items(tree: PathTree, lists: Sequence[int]) -> bool:
         if len({*items}) < len(items):
             return True
         for k, slot in first.items():
-            known = {(LIVE_IN, slot), _left(end, slot)}  # what the step appends to this list, and what the next one does
+            known = {(LIVE_IN, slot), end.in_slot(slot)}  # what the step appends to this list, and what the next one does
             if any(not known.isdisjoint(_items(end, other)) for other in lists if other != k):
                 return True
     return False

@@ -162,7 +162,7 @@ class _Body:
                 is_known = needs is True or not needs or not needs <= changing
                 if not is_known or items.setdefault(k, bool(needs)) != bool(needs):
                     raise NoBody("some items of a list require grad, and others do not")
-            places = [x for k in marked if grad(x := end.left.get(k, (LIVE_IN, k)))]
+            places = [x for k in marked if grad(x := end.in_slot(k))]
             if len({*places}) < len(places) or any(x[0] == SHARED for x in places):
                 raise NoBody("two variables hold one tensor that requires grad after a step")
             self._check_items(end, grad)
@@ -268,7 +268,7 @@ class _Body:
 
     def _outcome_of_path(self, end: PathEnd, path: Sequence[StepNode]) -> dict[StepValue, StepValue]:
         tree = self.tree
-        own = [end.left.get(k, (LIVE_IN, k)) for k in range(len(tree.slots))]
+        own = [end.in_slot(k) for k in range(len(tree.slots))]
         left: dict[StepValue, StepValue] = {(LIVE_IN, k): self._at(place) for k, place in enumerate(own)}
         way = CONTINUES if end.way == PROCEEDS else end.way
         if not tree.is_counted:

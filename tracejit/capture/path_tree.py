@@ -120,6 +120,10 @@ class PathEnd:
     copies: tuple[tuple[StepValue, StepValue], ...] = ()
     steps: int = field(default=1, compare=False)
 
+    def in_slot(self, k: int) -> StepValue:
+        """The place of what a slot holds then."""
+        return self.left.get(k, (LIVE_IN, k))
+
     def at(self, place: Callable[[StepValue], StepValue]) -> PathEnd:
         """The same with other places of what is left and appended."""
         left = {place((LIVE_IN, k))[1]: place(x) for k, x in self.left.items()}
@@ -405,7 +409,7 @@ class PathTree:
         """(slot, place of what it holds) of the tensors that require grad and that something reads after a path with this end."""
         kind = "return" if end.way == RETURNS else "variable"
         slots = [(k, slot) for k, slot in enumerate(self.slots) if slot.requires_grad and slot.key[0] == kind]
-        return [(k, end.left.get(k, (LIVE_IN, k))) for k, slot in slots if kind == "return" or slot.key[1] in self.read_after]
+        return [(k, end.in_slot(k)) for k, slot in slots if kind == "return" or slot.key[1] in self.read_after]
 
     def made_of(self) -> set[tuple[StepValue, StepValue]]:
         """Pairs of results: the second one, a slot or the items for a list, is made in some step of the first one, a slot."""
@@ -590,7 +594,7 @@ class PathTree:
     def made_numbers(self, end: PathEnd) -> dict[StepValue, int]:
         """The numbers of the objects that a part of a step makes, among these, by the places where it leaves them: that of the first slot
         that gets one; and numbers that no slot has, of items that no slot gets."""
-        left = [(end.left.get(k, (LIVE_IN, k)), k) for k in range(len(self.slots)) if self.is_object(k)]
+        left = [(end.in_slot(k), k) for k in range(len(self.slots)) if self.is_object(k)]
         numbers = {place: k for place, k in reversed(left) if place[0] == LOCAL}
         kinds = self.item_kinds
         items = [x for k, column in enumerate(end.items) if column and kinds[k][1] is Tensor for x in column if x[0] == LOCAL]

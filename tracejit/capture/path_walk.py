@@ -78,7 +78,7 @@ class PathWalk:
         self._grads = {}
         for path, end in tree.all_paths() if changing else ():
             grad = tree.grad_of_path(path)
-            needs = [(k, grad(end.left.get(k, (LIVE_IN, k)))) for k in changing]
+            needs = [(k, grad(end.in_slot(k))) for k in changing]
             self._grads[id(end)] = [(k, x if not isinstance(x, frozenset) or x <= {*changing} else True) for k, x in needs]
 
     def step(

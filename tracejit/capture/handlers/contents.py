@@ -380,6 +380,7 @@ class ContentHandlers(Handlers):
         """Guard the length of an outside container, and what it had before this run changed it."""
         recorder = self.recorder
         self.check_reordered(value)
+        self.check_extended(value)
         if not shortened:
             self._check_grown(value)
         recorder.effects.content_guarded.add(id(value))
@@ -482,10 +483,12 @@ class ContentHandlers(Handlers):
             effects.remember((id(container), index), item)
 
     def check_reordered(self, value: Any) -> None:
-        """Stop the recording if `value` is a list that is sorted after the program, or gets rows of a node: its order, or its length, is
-        not known yet."""
+        """Stop the recording if `value` is a list that is sorted after the program, so that its order is not known yet."""
         if id(value) in self.reordered:
             self.recorder.stop("read_after_change", f"a {type(value).__name__}, as a heap,")
+
+    def check_extended(self, value: Any) -> None:
+        """Stop the recording if `value` is a list from outside that steps of a loop have appended to: how many items is not known yet."""
         if id(value) in self.extended:
             self.recorder.stop("read_after_change", f"a {type(value).__name__} that steps of a loop have appended to")
 

@@ -41,7 +41,8 @@ class SequenceHandlers(Handlers):
         """The ends of a list, deque or array from outside whose content is not guarded; None for other objects.  The content of a
         deque that has dropped items because it is full is guarded now.  items: whether more than the length is read."""
         recorder = self.recorder
-        if items or id(owner) in recorder.contents.extended:
+        recorder.contents.check_extended(owner)
+        if items:
             recorder.contents.check_reordered(owner)
         if (
             recorder.stopped

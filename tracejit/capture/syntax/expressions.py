@@ -112,14 +112,12 @@ class ExpressionRewriter(ast.NodeTransformer):
         self.joined_lists = self.lists - read  # private ones whose ends nothing reads
         # Variables of what steps of outlined loops append -> the lists that get it, whose names `separate_lists` may have changed.
         self.extended: dict[str, str] = {}
-        self.of_tuples: set[str] = set()  # those of these variables that have parts of items
         for call in walk(node):
             match call:
-                case ast.Call(ast.Name(function), [ast.Name(owner), ast.Tuple(parts), ast.Constant(constants)]):
+                case ast.Call(ast.Name(function), [ast.Name(owner), ast.Tuple(parts), _]):
                     if function == EXTENDED_LIST:
                         columns = [x.id for x in parts if isinstance(x, ast.Name)]
                         self.extended.update(dict.fromkeys(columns, owner))
-                        self.of_tuples.update(columns if constants is not None else ())
         returned = returned_lists(node, {x for x in self.extended.values() if self.mangle(x) in self.local - self.captured})
         self.returned_names = {*[x for uses in returned.values() for x in uses]}
         self.lists |= returned.keys()
@@ -352,10 +350,8 @@ class ExpressionRewriter(ast.NodeTransformer):
         if isinstance(function, ast.Name) and function.id == OUTLINED_LOOP:
             *arguments, lists = node.args
             columns = [x.value for x in lists.elts]  # type: ignore[attr-defined]
-            grown = tuple(
-                [(x in self.of_tuples or self.extended[x] in self.lists, self.extended[x] in self.joined_lists) for x in columns]
-            )
-            visited = [*map(self.visit, arguments), ast.Constant(grown)]  # type: ignore[arg-type]
+            joined = tuple([self.extended[x] in self.joined_lists for x in columns])
+            visited = [*map(self.visit, arguments), ast.Constant(joined)]  # type: ignore[arg-type]
             return self.located(self.entry_point("outlined_loop", *visited), node)
         if isinstance(function, ast.Name) and function.id == EXTENDED_LIST:
             is_private = ast.Constant(node.args[0].id in self.lists)  # type: ignore[attr-defined]
