@@ -202,11 +202,11 @@ class LoopResult:
                     self._run.recorder, self._run.variable(name, by_key, value_of_slot, self._run.recorder)
                 )
         if way == RETURNS:
-            leaves = [value_of_slot(k) for key, k in by_key.items() if key[0] == "return"]
-            self._run.items.note_objects(at, held)
-            self._run.reached.emit(rows, held)
-            return way, put_together(self._run.recorder, self._run.template, iter(leaves))
-        left = [self._run.variable(x, by_key, value_of_slot, self._run.recorder) for x in self._run.loop.live_outs]
+            left = [value_of_slot(k) for key, k in by_key.items() if key[0] == "return"]
+        else:
+            left = [self._run.variable(x, by_key, value_of_slot, self._run.recorder) for x in self._run.loop.live_outs]
         self._run.items.note_objects(at, held)
         self._run.reached.emit(rows, held)
+        if way == RETURNS:
+            return way, put_together(self._run.recorder, self._run.template, iter(left))
         return way, self._run.recorder.mark_created((*left, *self._run.items.lists(rows, held)))

@@ -131,8 +131,7 @@ def note_filled(recorder: Recorder, items: list[Any]) -> None:
 
 
 class ReachedLists:
-    """The lists of one run.  pending: what the step that runs has appended, each with its list.  known: objects, by their numbers, that
-    lists have got where the recording has stopped."""
+    """The lists of one run.  pending: what the step that runs has appended, each with its list."""
 
     def __init__(self, run: LoopRun) -> None:
         self._run, self._recorder = run, run.recorder
@@ -141,7 +140,7 @@ class ReachedLists:
         self._begin = self._calls = 0  # where the effects of the step begin, and its output
         self._found: set[int] = set()  # ids of the dictionaries that the step finds
         self.pending: list[tuple[_GrownList, Any]] = self._recorder.journal.list()
-        self.known: dict[int, Tensor] = {}
+        self._known: dict[int, Tensor] = {}  # objects, by their numbers, that lists have got where the recording has stopped
 
     # -- a step
     def begin_step(self, before: Snapshot | str) -> None:
@@ -218,20 +217,19 @@ class ReachedLists:
             grown.before.append(original(item))
         self.pending.clear()
 
-    def flush(self, known: Mapping[int, Tensor], original: Callable[[Any], Any] = plain_value) -> None:
-        """Put all items so far into the lists, since the recording has stopped.  known: objects, by their numbers.  original: what a
-        stand-in of the step that runs stands for."""
+    def flush(self, known: dict[int, Tensor], original: Callable[[Any], Any] = plain_value) -> None:
+        """Put all items so far into the lists, since the recording has stopped.  known: objects, by their numbers, to which those that
+        lists have got are added.  original: what a stand-in of the step that runs stands for."""
+        known.update(self._known)
         lists, self._lists = self._lists, []
-        if not lists:
-            return
-        self.known = {**known}
         for grown in lists:
             del self._recorder.reached[id(grown.items)]
-            columns = [self._run.items.plain_items(k, self.known) for k in grown.columns]
+            columns = [self._run.items.plain_items(k, known) for k in grown.columns]
             grown.items.extend([*map(original, grown.before), *grown.records(columns)])
         for grown, item in self.pending:
             grown.items.append(original(item))
         self.pending.clear()
+        self._known = {**known} if lists else self._known
 
     # -- after the loop
     def emit(self, rows: Sequence[Tensor], held: Mapping[int, Tensor]) -> None:

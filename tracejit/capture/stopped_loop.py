@@ -48,7 +48,6 @@ class StoppedLoop:
         """Make the steps for these elements in Python.  done: see `run_steps`.  known: objects, by their numbers."""
         known = {} if known is None else known
         self._run.reached.flush(known)
-        known.update(self._run.reached.known)
         variables = self.plain_variables(known)
         items = self._run.items.plain(known)
         for name in self._run.places.keys() & self._run.carried.keys() if done is None else ():
@@ -103,7 +102,7 @@ class StoppedLoop:
 
     def _known_objects(self, stand_ins: Sequence[Tensor]) -> dict[int, Tensor]:
         """The objects in slots, by their numbers, after a step that was given these stand-ins."""
-        known = {**self._run.reached.known}
+        known: dict[int, Tensor] = {}
         for k, x in enumerate(stand_ins):
             if self._run.tree.is_object(k):
                 before = self._run.real_object(self._run.objects[k])
@@ -182,7 +181,6 @@ class StoppedLoop:
         """What the loop gives, from what the slots hold."""
         known: dict[int, Tensor] = {}
         self._run.reached.flush(known)
-        known.update(self._run.reached.known)
         by_key = {slot.key: k for k, slot in enumerate(self._run.tree.slots)}
         for name in self._run.places.keys() & self._run.carried.keys():
             self._run.places[name].put(self._run.variable(name, by_key, lambda k: self._run.value_of_slot(k, known)))

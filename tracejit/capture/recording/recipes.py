@@ -37,7 +37,7 @@ from tracejit.capture.policies import (
     makes_records,
     slots_of,
 )
-from tracejit.capture.recording.selected_rows import numbers_of, objects_of, records_of, selected_rows, tensors_of, tuples_of
+from tracejit.capture.recording.selected_rows import numbers_of, objects_of, records_of, selected_rows, tensors_of
 from tracejit.capture.stacked_items import STACKED, ItemObjects, StackedItems, StackedRecords
 from tracejit.capture.tensors import RecordingInterpreter
 from tracejit.capture.values import MODELS
@@ -277,10 +277,8 @@ class Recipes:
         """The items of a list that are rows of a tensor, or are made of such."""
         if isinstance(items, StackedRecords):
             columns = [self._container(column, list) for column in items.columns]
-            constants = self.recorder.constant(items.constants)
-            if items.form is tuple:
-                return self.recorder.constant(tuples_of).call(constants, *columns)
-            return self.recorder.constant(records_of).call(self.recorder.constant(items.form), constants, *columns)
+            form, constants = map(self.recorder.constant, (items.form, items.constants))
+            return self.recorder.constant(records_of).call(form, constants, *columns)
         if items.objects is not None:
             return self._numbered_items(items, items.objects)
         make = self.recorder.constant(tensors_of if items.holds is Tensor else numbers_of)

@@ -13,7 +13,7 @@ import numpy as np
 from tracejit.tensor import Tensor
 from tracejit.tensor.base import wrap
 
-__all__ = ["numbered_tensors", "numbers_of", "objects_of", "records_of", "selected_rows", "tensors_of", "tuples_of"]
+__all__ = ["numbered_tensors", "numbers_of", "objects_of", "records_of", "selected_rows", "tensors_of"]
 
 
 def selected_rows(rows: Tensor, inside: Tensor) -> Tensor:
@@ -52,25 +52,19 @@ def objects_of(
     return numbered_tensors(rows._array[selected], numbers._array[selected].tolist(), made)
 
 
-def tuples_of(
-    constants: tuple[tuple[Any, ...] | None, ...], *columns: list[Any], read: Callable[[Any, Any], Any] = operator.getitem
-) -> list[tuple[Any, ...]]:
-    """Tuples of items of these lists; of constants, where an item is the number of one.  read: gives the constant of a number."""
-    pairs = zip(columns, constants, strict=True)
-    parts = [column if known is None else [read(known, k) for k in column] for column, known in pairs]
-    return [*zip(*parts, strict=True)]
-
-
 def records_of(
     form: Any,
     constants: tuple[tuple[Any, ...] | None, ...],
     *columns: list[Any],
     read: Callable[[Any, Any], Any] = operator.getitem,
 ) -> list[Any]:
-    """Items of which these are the parts.  form: tuple; the keys of dictionaries; or None where the first part is the item itself."""
-    records = tuples_of(constants, *columns, read=read)
+    """Items whose parts are those of these lists; constants, where a list has the numbers of such.  form: tuple; the keys of dictionaries;
+    or None where the first part is the item itself.  read: gives the constant of a number."""
+    pairs = zip(columns, constants, strict=True)
+    parts = [column if known is None else [read(known, k) for k in column] for column, known in pairs]
+    records = [*zip(*parts, strict=True)]
     if form is tuple:
-        return records  # type: ignore[return-value]
+        return records
     return [x for (x,) in records] if form is None else [dict(zip(form, x, strict=True)) for x in records]
 
 
