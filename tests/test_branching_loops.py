@@ -1253,7 +1253,7 @@ SHARED_ITEMS = [
 @pytest.mark.parametrize("function", SHARED_ITEMS, ids=lambda f: f.__name__)
 def test_items_of_a_list_may_be_somewhere_else_too(function: Any) -> None:
     compiled = outlined(function)
-    for k in range(14):
+    for k in range(18):
         given = T.zeros(3, dtype=T.float64), {until_outside: 3.0, states_before_steps_until: 40}.get(function, 5 + k % 7)
         assert_equal(outcome(function, given, k), outcome(compiled, given, k))
     assert max(loops_of_paths(compiled)) == 1 and compiled.stats.compiled_calls >= 6, compiled.explain()

@@ -220,6 +220,10 @@ def numbers_in_a_list(xs: Any) -> Any:
     return h, len(losses)
 
 
+def test_numbers_of_a_list_are_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert steps_left_out(numbers_in_a_list, monkeypatch) == COUNT - RUN
+
+
 def writing_outside(xs: Any) -> Any:
     h = zeros()
     for x in xs:
@@ -495,7 +499,7 @@ def without_a_value(xs: Any) -> Any:
 @pytest.mark.parametrize(
     "function",
     [
-        branching, numbers_in_a_list, numbers_carried_on, writing_outside, number_as_an_operand, number_that_decides,
+        branching, numbers_carried_on, writing_outside, number_as_an_operand, number_that_decides,
         number_that_ends, number_passed_on, positions_of_a_list, positions_of_a_list_updated, positions_at_odds,
         positions_of_its_own, positions_around_the_end, stored_in_a_dictionary, positions_multiplied, list_that_is_read,
         list_that_a_function_has, functions_made, variable_of_a_function, elements_that_are_known, elements_in_a_list,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -354,3 +355,185 @@ def test_lists_have_all_items_where_the_recording_stops(program: Any) -> None:
                 False,
                 True,
             ] * 2
+
+
+# -- loops whose steps all do the same (loop_recogniser.py): given rows, as many as differ from call to call, and an object
+def settle(h: Any, y: Any) -> Any:
+    return (h * 0.5 + y).tanh()
+
+
+def states_in_an_attribute(ys: Any, walk: Any) -> Any:
+    h = T.zeros(3, dtype=T.float64)
+    for t in range(len(ys)):
+        h = settle(h, ys[t])
+        walk.history.append(h)
+    return h
+
+
+def states_in_a_new_attribute(ys: Any, walk: Any) -> Any:
+    h, walk.history = T.zeros(3, dtype=T.float64), []
+    for y in ys:
+        walk.history.append(h)
+        h = settle(h, y)
+    return T.stack(walk.history).mean(0), len(walk.history)
+
+
+def numbers_in_an_attribute(ys: Any, walk: Any) -> Any:
+    h, total = T.zeros(3, dtype=T.float64), 0.0
+    for y in ys:
+        h = settle(h, y)
+        walk.note(h)
+        total += h[0].item()
+        walk.history.append(total)
+    return h
+
+
+def lists_in_a_dictionary(ys: Any, walk: Any) -> Any:
+    log: dict[str, list[Any]] = {"h": [], "sum": []}
+    h = T.zeros(3, dtype=T.float64)
+    for y in ys:
+        h = settle(h, y)
+        log["h"].append(h)
+        log["sum"].append(h.sum())
+    return {k: T.stack(v) for k, v in log.items()}, log
+
+
+def lists_as_they_are_needed(ys: Any, walk: Any) -> Any:
+    log: Any = defaultdict(list)
+    h = T.zeros(3, dtype=T.float64)
+    for y in ys:
+        h = settle(h, y)
+        log["h"].append(h * 2)
+        log["e"].append((h * h).sum().item())
+    return T.stack(log["h"]), T.tensor(log["e"], dtype=T.float64), dict(log)
+
+
+def lists_in_a_list(ys: Any, walk: Any) -> Any:
+    out: list[list[Any]] = [[], []]
+    h = T.zeros(3, dtype=T.float64)
+    for y in ys:
+        h = settle(h, y)
+        out[0].append(h)
+        out[1].append(h + 1)
+    return T.stack(out[0]), T.cat(out[1]), sum(out[0])
+
+
+def joined_by_a_function(ys: Any, walk: Any) -> Any:
+    out = []
+    h = T.zeros(3, dtype=T.float64)
+    for y in ys:
+        h = settle(h, y)
+        out.append(h)
+    return joined(out), out
+
+
+def joined(items: list[Any]) -> Any:
+    return T.stack(items).sum(), len(items)
+
+
+def by_a_function_of_a_step(ys: Any, walk: Any) -> Any:
+    kept: list[Any] = []
+
+    def keep(y: Any) -> None:
+        kept.append(y * 2)
+
+    h = T.zeros(3, dtype=T.float64)
+    for y in ys:
+        h = settle(h, y)
+        keep(h)
+    return T.stack(kept)
+
+
+def stored_twice(ys: Any, walk: Any) -> Any:
+    h = T.zeros(3, dtype=T.float64)
+    for y in ys:
+        h = settle(h, y)
+        walk.last = h
+        walk.history.append(h)
+    walk.history.append(h)
+    return walk.last is walk.history[-1], walk.last is walk.history[-2]
+
+
+def handed_from_variable_to_variable(ys: Any, walk: Any) -> Any:
+    before = h = T.zeros(3, dtype=T.float64)
+    for y in ys:
+        before = h
+        h = settle(h, y)
+        walk.history.append(h)
+    return h, before
+
+
+STEADY = [
+    states_in_an_attribute, states_in_a_new_attribute, numbers_in_an_attribute, lists_in_a_dictionary, lists_as_they_are_needed,
+    lists_in_a_list, joined_by_a_function, by_a_function_of_a_step, handed_from_variable_to_variable,
+]  # fmt: skip
+
+
+def rows_of(k: int, count: int) -> Any:
+    return normal(k, 3 * count).reshape(count, 3)
+
+
+def seen_in(function: Any, ys: Any, walk: Any) -> Any:
+    return outcome(lambda ys: (function(ys, walk), vars(walk)), (ys,), 1)
+
+
+@pytest.mark.parametrize("program", STEADY, ids=lambda f: f.__name__)
+def test_one_recording_serves_all_lengths(program: Any) -> None:
+    compiled = T.compile(program, wait=True)
+    for k in range(8):
+        assert_equal(seen_in(program, rows_of(k, 12 + k % 5), Walk()), seen_in(compiled, rows_of(k, 12 + k % 5), Walk()))
+    assert compiled.stats.compiled_calls >= 6 and compiled.stats.traces == 2, compiled.explain(verbose=True)
+
+
+def test_a_log_that_is_longer_in_each_call_may_be_in_an_argument() -> None:
+    compiled, expected, found = T.compile(states_in_an_attribute, wait=True), Walk(), Walk()
+    for k in range(16):
+        served = compiled.stats.compiled_calls
+        assert_equal(seen_in(states_in_an_attribute, rows_of(k, 20 + k), expected), seen_in(compiled, rows_of(k, 20 + k), found))
+        assert k < 8 or compiled.stats.compiled_calls > served, compiled.explain(verbose=True)
+
+
+def test_items_that_require_grad_are_those_that_later_steps_computed_with() -> None:
+    compiled = T.compile(states_in_an_attribute, wait=True)
+    for k in range(5):
+        slopes = []
+        for function in (states_in_an_attribute, compiled):
+            walk = Walk()
+            h = function(rows_of(k, 12 + k).requires_grad_(), walk)
+            slopes.append(T.autograd.grad(h.sum(), walk.history[3:12:4]))
+        assert all(T.allclose(x, y, rtol=1e-9) for x, y in zip(*slopes, strict=True))
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["new", "outside"])
+@pytest.mark.parametrize("look", LOOKS)
+def test_whatever_looks_at_a_list_that_all_steps_append_to_finds_what_eager_mode_has(look: str, is_new: bool) -> None:
+    begin = "    box, total = Box() if is_new else box, 0.0\n    log = box.log\n    for x in xs:\n        y = y * 0.5 + x\n"
+    append = "        box.log.append(y.sum().item())\n"
+    after = [
+        f"{append}    total = float({look})\n    box.log.append(2.0)\n    box.log.append(float({look}))\n",
+        f"{append}        total = total + float({look})\n",
+        f"        total = total + (float({look}) if log else 0.0)\n{append}",
+        f"{append}    for x in xs:\n        y = y * 0.5 + x\n{append}    total = float({look})\n",
+    ]
+    number = LOOKS.index(look)
+    for rest in {after[number % 4], after[0], after[1 if is_new else 3]}:
+        program = defined(f"{NAMES}def f(xs, y, box, is_new):\n{begin}{rest}    return y, total, box.log\n")
+        boxes = Box(), Box()
+        functions = program, T.compile(program, wait=True)
+        for box in boxes:
+            box.log.append(0.5)
+        for k in range(4):
+            expected, found = [
+                outcome(lambda xs, y, f=f, box=box: (f(xs, y, box, is_new), box.log), (rows_of(k, 12 + k % 2), normal(k, 3)), k)
+                for f, box in zip(functions, boxes, strict=True)
+            ]
+            assert_equal(expected, found)
+
+
+@pytest.mark.parametrize("program", [stored_twice], ids=lambda f: f.__name__)
+def test_an_item_is_the_object_that_eager_mode_has(program: Any) -> None:
+    compiled = T.compile(program, wait=True)
+    for k in range(5):
+        expected, found = Walk(), Walk()
+        assert_equal(seen_in(program, rows_of(k, 12 + k), expected), seen_in(compiled, rows_of(k, 12 + k), found))
+        assert [x is expected.last for x in expected.history] == [x is found.last for x in found.history]

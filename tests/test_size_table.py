@@ -20,7 +20,7 @@ from tracejit.cpython.builtin_functions import FASTCALL, builtin_function
 from tracejit.cpython.c_api import ITEMS, slot_offsets
 from tracejit.cpython.linking import link
 from tracejit.cpython.reference_counts import counting
-from tracejit.cpython.size_table import LOOK, SizeTable, look_text, sized_among
+from tracejit.cpython.size_table import LOGGED, LOOK, SizeTable, look_text, sized_among
 
 pytestmark = pytest.mark.skipif(not c_api.supported(), reason="entries are interpreted on this Python")
 
@@ -136,6 +136,16 @@ def test_shapes_in_containers_are_found_as_machine_code_finds_them(shapes: Any, 
             value = value[key] if isinstance(value, (list, tuple, dict)) else getattr(value, key)
         assert value is x
     assert len(found) == len(shapes) + len(how) if len(how) < 2 else len(found) <= len(shapes) + len(how)
+
+
+@pytest.mark.parametrize("count", [LOGGED, LOGGED + 1])
+def test_a_long_list_in_an_object_is_not_looked_into(count: int) -> None:
+    log, table = [Sized((n,)) for n in range(count)], SizeTable()
+    objects = [SimpleNamespace(log=log, last=Sized((3,))), log, Sized((4,))]
+    found = [x for x, _ in sized_among(objects, Sized)]
+    assert len(found) == (2 * count if count == LOGGED else count) + 2
+    table.put(tuple([x._array.shape for x in found]), "found")
+    assert looked_up(table, *objects) == "found"
 
 
 def test_some_hundred_objects_of_a_call_are_looked_at() -> None:

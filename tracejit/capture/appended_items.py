@@ -228,7 +228,7 @@ class AppendedItems:
                 first = run.object_from_before(run.begun_objects[slot])
             elif (slot := slot_of_last_item(run.tree, k)) is not None:
                 last = held.get(run.objects[slot])
-        count: int | None = len(rows._array)
+        count: Any = rows.shape[0]
         if inside is not None:
             ragged = run.recorder.ragged
             may_be_none = may_be_none and first is None and last is None
@@ -236,7 +236,7 @@ class AppendedItems:
                 return []
             is_sparse = int(inside._array.sum()) * _SPARSE < len(inside._array)
             rows = ragged.rows_where(rows, inside, is_fixed=is_sparse and k in run.loop.measured)
-            count = len(rows._array) if ragged.rows_of(rows) is None else None
+            count = rows.shape[0] if ragged.rows_of(rows) is None else None
             if numbers is not None:
                 numbers = ragged.rows_where(numbers, inside, is_fixed=count is not None)
         objects = None if numbers is None else ItemObjects(numbers, *self._objects)
@@ -246,7 +246,7 @@ class AppendedItems:
 def _interleaved(columns: Sequence[tuple[Tensor, Tensor | None]]) -> tuple[Tensor, Tensor | None]:
     """The rows of several columns, those of one step after those of the step before, and which of them are items."""
     rows, inside = columns[0]
-    shape, count = rows._array.shape, len(columns)
+    shape, count = rows.shape, len(columns)
     every = REGISTRY["full"](True, shape=shape[:1], dtype=bool_)
     rows = reshape.of(stack.of(*[x for x, _ in columns], dim=1), shape=(shape[0] * count, *shape[1:]))
     if any(has is not None for _, has in columns):

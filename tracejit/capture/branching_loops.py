@@ -269,11 +269,9 @@ class LoopRun:
         operators = self.recorder.operators
         return operators.truth(operators.binary("<" if self.trips.step > 0 else ">", self.element, self.elements.stop))
 
-    def _count(self) -> int | None:
-        """How many steps there are, if no value of the program decides it."""
-        if self.elements is None:
-            return None
-        return replace(self.elements, start=self.element).count
+    def _count(self) -> Any:
+        """How many steps there are, if no value of the program decides it: an integer, or a size."""
+        return None if self.elements is None else replace(self.elements, start=self.element).count(self.recorder)
 
     # -- slots
     def steps(self) -> tuple[int, Any]:

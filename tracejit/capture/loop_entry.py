@@ -10,6 +10,7 @@ from tracejit.capture.handlers.post_program import is_post_program
 from tracejit.capture.handlers.symbols import is_symbolic
 from tracejit.capture.loop_steps import LIVE_IN, CounterComparison, LoopStep, RecordingPoint, describe_step
 from tracejit.capture.nested_places import children_of, is_tuple
+from tracejit.capture.reached_lists import OutsideList, OwnList, appended_lists
 from tracejit.capture.snapshots import Snapshot, outside_effects, snapshot
 from tracejit.capture.stacked_items import reversed_items
 from tracejit.tensor import Tensor
@@ -19,16 +20,17 @@ if TYPE_CHECKING:
     from tracejit.capture.syntax.loops import LoopNames
     from tracejit.capture.tensors import RecordingInterpreter
 
-__all__ = ["AppendedList", "LoopEntryState", "entry_state"]
+__all__ = ["AppendedList", "LoopEntryState", "entry_state", "tensor_of"]
 
 
 class AppendedList(NamedTuple):
     """A list that steps append to.  is_private: whether the function uses it as one that nothing else sees.  in_front: whether
-    items are put in front of all others."""
+    items are put in front of all others.  reached: what is known of a list that other code may see (reached_lists.py)."""
 
     items: list[Any]
     is_private: bool
     in_front: bool
+    reached: OwnList | OutsideList | None = None
 
     def appended_since(self, length: int) -> list[Any]:
         """What has been appended since it was so long, in the order of the steps."""
@@ -40,7 +42,9 @@ class AppendedList(NamedTuple):
 
     def extend(self, more: list[Any]) -> None:
         """Append items, in this order."""
-        if self.in_front:
+        if self.reached is not None:
+            self.reached.extend(more)
+        elif self.in_front:
             self.items[:0] = reversed_items(None, more)
         else:
             self.items.extend(more)
@@ -78,9 +82,10 @@ class LoopEntryState:
         self, interpreter: RecordingInterpreter, now: LoopEntryState, comparisons: list[CounterComparison]
     ) -> LoopStep | None:
         """The step between this state and the next one; None where it is none that could go on like that."""
-        if self.snapshot.tokens != now.snapshot.tokens:
+        if self.snapshot.tokens != now.snapshot.tokens or list(map(_id, self.lists)) != list(map(_id, now.lists)):
             return None
-        appended = [grown.appended_since(length) for grown, length in zip(now.lists, self._lengths, strict=True)]
+        more = [grown.appended_since(length) for grown, length in zip(now.lists, self._lengths, strict=True)]
+        appended = [list(map(tensor_of, items)) for items in more]
 
         def value_of(x: Any) -> int | None:
             return interpreter.values.get(id(x)) if isinstance(x, Tensor) else None
@@ -90,6 +95,15 @@ class LoopEntryState:
             return None
         fixed = [k for k in now.snapshot.fixed if k >= now.elements]
         return step if all(step.carried_on[k - now.elements] == (LIVE_IN, k) for k in fixed) else None
+
+
+def _id(grown: AppendedList) -> int:
+    return id(grown.items)
+
+
+def tensor_of(item: Any) -> Any:
+    """The tensor of a number that the program computes; other items unchanged."""
+    return item._post_program.carried_tensor() if is_post_program(item) else item
 
 
 def entry_state(
@@ -107,13 +121,18 @@ def entry_state(
     other tensors of the loop, by name.  element: the tensors of the loop's element.  has_numbers: whether numbers that the
     program computes may be carried."""
     recorder = interpreter.recorder
-    appended = [name for name in names.appended if type(variables.get(name)) is list]
+    reached = recorder.reached
+    appended = [x for x in names.appended if type(variables.get(x)) is list and id(variables[x]) not in reached]
     lists = [AppendedList(variables[name], name in names.private, name in names.in_front) for name in appended]
     if any(recorder.is_outside(x.items) for x in lists):
         return ""
     compared = {**compared}
     last = [(name, x.items[-1]) for name, x in zip(appended, lists, strict=True) if x.items and name in names.last]
     compared.update((f"{name}[-1]", item) for name, item in last)
+    lists += [AppendedList(x.rows, False, False, x) for x in appended_lists(recorder)]
+    for x in lists:
+        if x.items:
+            tensor_of(x.newest())  # which may be an operation of the step that is over
     touched = [c for name, c in cells.items() if name != "__class__" and not recorder.effects.is_untouched(c)]
     try:
         around = [cell.cell_contents for cell in touched]
@@ -145,7 +164,7 @@ def _carried_stores(recorder: Recorder, has_numbers: bool) -> dict[int, Attribut
         if is_symbolic(value):
             return has_numbers and is_post_program(value)
         leads_on = isinstance(value, Tensor) or is_tuple(value) or children_of(recorder, value) is not None
-        return leads_on and not recorder.is_outside(value)
+        return leads_on and id(value) not in recorder.reached and not recorder.is_outside(value)
 
     return {k: effect for k, effect in recorder.effects.stores().items() if is_carried(effect.value)}
 

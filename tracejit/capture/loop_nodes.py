@@ -78,10 +78,12 @@ class StepsAsLoop:
         live_ins: Sequence[Tensor],
         elements: int,
         row_major: Sequence[bool],
+        held: Collection[StepValue],
         kept: Collection[int],
     ) -> None:
         """moves: how far the position of each node moves from step to step.  live_ins: the tensors that the first step is given,
-        of which the first `elements` are slices.  row_major: whether what the step appends to each list is row-major.  kept: live-ins
+        of which the first `elements` are slices.  row_major: whether what the step appends to each list is row-major.  held: the
+        items of lists that other code may see.  kept: live-ins
         in whose places one of the last steps may leave what it finds there."""
         self._interpreter = interpreter
         self._live_ins, self._elements, self._row_major = live_ins, elements, row_major
@@ -104,6 +106,7 @@ class StepsAsLoop:
             a.outputs[0]: a for i, a in enumerate(self._step.nodes) if a.node.op.kind is Kind.VIEW and i not in self._moving
         }
         self._slices = {(LIVE_IN, k) for k in range(elements)} | {*self._moving_views}
+        self._held = held
         self._kept = kept if any(a.node.op.kind is Kind.GUARD for a in step.nodes) else ()
         self.carried = self._carried()
         self.is_possible = (
@@ -112,6 +115,7 @@ class StepsAsLoop:
             and not self._saves_what_is_written(step)
             and not self._writes_what_was_appended()
             and self._owns_what_it_hands_on()
+            and (not held or self._are_alone())
         )
 
     def _kind(self, x: Any) -> ValueKind:
@@ -303,6 +307,20 @@ class StepsAsLoop:
             if not more:
                 return not appended.isdisjoint(self._targets.values())
             appended |= more
+
+    def _are_alone(self) -> bool:
+        """Whether each item that other code may see is one object of one list, and nothing else holds it once the last two steps have
+        run."""
+        left = {k: self._next(k) for k in range(self._elements, len(self._live_ins))}
+        for place in self._held:
+            others = [(LIVE_IN, k) for k, x in left.items() if x == place]  # by which the next step may append it again
+            others += [left[place[1]]] if place[0] == LIVE_IN and place[1] in left else []
+            if place in self._slices or self._root(place) != place or self._appended.count(place) > 1:
+                return False
+            if not {*others}.isdisjoint(self._appended):
+                return False
+        handed_on = {k: j for k, (kind, j) in left.items() if kind == LIVE_IN and j != k}
+        return not any(j in handed_on for j in handed_on.values())
 
     def _owns_what_it_hands_on(self) -> bool:
         """Whether an operation of the call has made what steps only hand from place to place: a loop leaves copies of what enters

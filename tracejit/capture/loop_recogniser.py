@@ -20,6 +20,7 @@ what a recording means depends on steps that are left out."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import CellType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +28,8 @@ from tracejit.autograd.grad_mode import set_grad_enabled
 from tracejit.capture.call_sites import user_line
 from tracejit.capture.carried_numbers import CarriedNumbers
 from tracejit.capture.defects import CONSUMED
+from tracejit.capture.handlers.post_program import is_post_program
+from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.handlers.symbols import is_symbolic
 from tracejit.capture.iteration_space import (
     FIRST,
@@ -38,13 +41,15 @@ from tracejit.capture.iteration_space import (
     TensorSlices,
 )
 from tracejit.capture.loop_counters import LoopCounters
-from tracejit.capture.loop_entry import LoopEntryState, entry_state
+from tracejit.capture.loop_entry import LoopEntryState, entry_state, tensor_of
 from tracejit.capture.loop_headers import LoopHeader
 from tracejit.capture.loop_nodes import StepsAsLoop
 from tracejit.capture.loop_steps import LoopStep
+from tracejit.capture.reached_lists import note_appended
 from tracejit.capture.recording.journal import Mark, Topic
 from tracejit.capture.skipped_steps import Replacement
 from tracejit.capture.snapshots import only_computes
+from tracejit.capture.stacked_items import StackedItems
 from tracejit.capture.syntax.expressions import CAPTURE
 from tracejit.capture.syntax.loops import LoopNames
 from tracejit.core.interpreter import state
@@ -103,6 +108,8 @@ class LoopRecogniser:
         self._before: LoopEntryState | None = None  # what the last step was given
         self._step: LoopStep | None = None  # the step before it
         self._compared: Mark | None = None  # when that was compared
+        self._appended: dict[int, list[Any]] | None = None  # the lists that the first step has appended to, by their ids
+        self._effects = 0  # where its effects begin
         self.exit_values: tuple[Any, ...] = ()
 
     # -- the iterator
@@ -214,7 +221,11 @@ class LoopRecogniser:
                 self.counters.note_variables(variables)
                 if self._tries:
                     self.counters.begin_variables()
+                    self._appended, self._effects = {}, len(recorder.effects.in_order)
+                    recorder.appended.append(self._appended)
                 return False
+            if self._appended is not None:
+                self._note_appended(variables)
             carries = self.counters.at == 1 and self._tries and self._any_length
             has_changed = bool(carries and self._numbers.carry(*self._variable_contents(variables)))
             if self._tries and self._try_to_skip_steps(variables):
@@ -229,6 +240,17 @@ class LoopRecogniser:
             return has_changed
         finally:
             recorder.native_depth -= 1
+
+    def _note_appended(self, variables: Mapping[str, Any]) -> None:
+        """The first step is over: other steps may append to the same lists."""
+        recorder, names, found = self._interpreter.recorder, self._names, self._appended
+        assert found is not None
+        recorder.appended, self._appended = [x for x in recorder.appended if x is not found], None
+        by_name = {id(variables.get(name)) for name in (*names.private, *names.last, *names.in_front, *names.ignored)}
+        others = {*by_name, *recorder.reached, *recorder.effects.content_guarded}
+        for number, items in found.items():
+            if number not in others:
+                note_appended(recorder, items, self._effects)
 
     def _variable_contents(self, variables: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], list[Any]]:
         """The variables of the function, those that tell steps apart, and what is in the others and in those around it."""
@@ -302,7 +324,8 @@ class LoopRecogniser:
         """Whether the last step has done nothing but compute tensors and numbers of the program, take gradients, and store where
         the one before has."""
         stores = before.stores.keys() & now.stores.keys()
-        return self._compared is not None and only_computes(self._interpreter.recorder, self._compared, Topic.NUMBERS, stores)
+        ignored = Topic.NUMBERS | Topic.APPENDED
+        return self._compared is not None and only_computes(self._interpreter.recorder, self._compared, ignored, stores)
 
     def _moves(self, step: LoopStep, following: LoopStep) -> list[int] | None:
         """How far the position of each node moves from step to step; None where that is not the same for all that are left."""
@@ -346,6 +369,10 @@ class LoopRecogniser:
         assigned -= {id(x) for name, x in variables.items() if name not in self._names.sure}
         return {k for k, x in enumerate(live_ins) if id(x) not in assigned}
 
+    def _as_number(self, item: Any, like: Any) -> Any:
+        """What steps have appended of which this is the tensor, or the rows: numbers of the type of another one."""
+        return replace(item, holds=type(plain(like))) if type(item) is StackedItems else self._interpreter.take_number(item)
+
     # -- steps that do not run
     def _skip(self, step: LoopStep, moves: Sequence[int], now: LoopEntryState, variables: Mapping[str, Any]) -> bool:
         """Have a node do all steps but the last two, and put what they leave in its places.  False where no node can: then
@@ -382,13 +409,22 @@ class LoopRecogniser:
         assert self._elements is not None
         at = self.counters.at
         growing = [x for x, items in zip(now.lists, step.collected, strict=True) if items]
-        if not all(x.is_private for x in growing):
+        if not all(x.is_private or x.reached is not None for x in growing):
             return None
+        if any(getattr(x.newest(), "requires_grad", False) for x in growing if not x.is_private):
+            return None  # code that sees an item may ask for its gradient: what goes through later steps would be missing
         row_major = [
-            not items or x.newest()._array.flags.c_contiguous for x, items in zip(now.lists, step.collected, strict=True)
+            not items or tensor_of(x.newest())._array.flags.c_contiguous
+            for x, items in zip(now.lists, step.collected, strict=True)
+        ]
+        held = [
+            place
+            for x, items in zip(now.lists, step.collected, strict=True)
+            for place in items
+            if x.reached is not None and isinstance(x.newest(), Tensor)
         ]
         kept = self._may_be_kept(now.snapshot.tensors, variables) if self._names.branches else set()
-        loop = StepsAsLoop(self._interpreter, step, moves, now.snapshot.tensors, now.elements, row_major, kept)
+        loop = StepsAsLoop(self._interpreter, step, moves, now.snapshot.tensors, now.elements, row_major, held, kept)
         count = self._elements.count - (self._elements.last + at)
         slices = self._elements.slices(at, count) if loop.is_possible else None
         results = None if slices is None else loop.emit(slices, count)
@@ -396,5 +432,7 @@ class LoopRecogniser:
             return None
         ends, items = results
         for x, more in zip(now.lists, items, strict=True):
-            x.extend(more)
+            if more:
+                is_number = is_post_program(x.newest())
+                x.extend([self._as_number(y, x.newest()) for y in more] if is_number else more)
         return [ends.get(k, x) for k, x in enumerate(now.snapshot.tensors)][now.elements :]

@@ -16,6 +16,7 @@ from tracejit.capture.path_tree import BASE, GO, OBJECTS, WAY, Leaf, LoopRecord,
 from tracejit.capture.step_paths import NUMBERS, Refused, put_together
 from tracejit.capture.syntax.pieces import RETURNS
 from tracejit.core.op import REGISTRY, Kind
+from tracejit.core.symbolic import without_symbols
 from tracejit.ir.graph import Body, Graph, Node
 from tracejit.ops.movement.views import detach
 from tracejit.tensor import Tensor
@@ -58,7 +59,7 @@ class LoopResult:
             wrap(np.array(self._run.arrays[x[1]] if x[0] == LIVE_IN else self._run.objects[x[1]] if x not in ends else ends[x]))
             for x in carried
         ]
-        rows = self._run.items.rows(tree, self._run.made if room is None else room)
+        rows = self._run.items.rows(tree, self._run.made if room is None else without_symbols(room))
         named = tuple(sorted(attributes.items()))
         node = interpreter._append(op, (), tuple(operands), named, (*results, *rows), interpreter._line())
         interpreter.evaluated[node.outputs[0]] = False
@@ -82,11 +83,12 @@ class LoopResult:
         self._note_differentiable(results)
         return self._after_node(way, dict(zip(carried, results.ends, strict=True)), results.collected)
 
-    def _room(self) -> int | None:
-        """How many steps the node has room for; None where it keeps nothing of them."""
+    def _room(self) -> Any:
+        """How many steps the node has room for, an integer or a size; None where it keeps nothing of them."""
+        count, room = self._run.count, room_for(self._run.made)
         if self._run.tree.is_bounded:
-            return room_for(self._run.made) if self._run.count is None else min(self._run.count, room_for(self._run.made))
-        return self._run.made if self._run.tree.is_counted else None
+            return min(count, room) if type(count) is int else room
+        return count if self._run.tree.is_counted else None
 
     def _note_record(self, node: Node, names: tuple[Hashable | None, ...], marked: Collection[Hashable] = ()) -> None:
         """Note what a node stands for, for the paths of a loop around it."""

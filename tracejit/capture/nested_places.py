@@ -126,9 +126,10 @@ def store_at(recorder: Recorder, x: Any, place: Any, value: Any) -> None:
 
 
 def paths_in(recorder: Recorder, variables: Mapping[str, Any], others: Iterable[Any]) -> list[tuple[Path, Any]]:
-    """(path, content) of all places inside of what variables lead to; but not inside of objects from outside or that were walked
-    through already, not at keys of dictionaries that are objects, which code of the program compares, and not inside of tuples
-    that stand in two places: a tuple that is made anew would be another one in each.  others: what else may lead to tuples."""
+    """(path, content) of all places inside of what variables lead to; but not inside of objects from outside, of lists to which
+    code only appends (reached_lists.py), or of what was walked through already, not at keys of dictionaries that are objects,
+    which code of the program compares, and not inside of tuples that stand in two places: a tuple that is made anew would be
+    another one in each.  others: what else may lead to tuples."""
     waiting: list[tuple[Path, Any, tuple[int, ...]]] = [((), value, ()) for value in others]
     waiting += [((name,), value, ()) for name, value in variables.items()]
     seen: dict[int, Any] = {}
@@ -136,7 +137,7 @@ def paths_in(recorder: Recorder, variables: Mapping[str, Any], others: Iterable[
     found: list[tuple[Path, Any, tuple[int, ...]]] = []
     while waiting:
         path, value, inside = waiting.pop()
-        if recorder.is_outside(value):
+        if id(value) in recorder.reached or recorder.is_outside(value):
             continue
         is_immutable = is_tuple(value)
         if is_immutable:

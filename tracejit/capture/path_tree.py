@@ -230,13 +230,14 @@ class PathTree:
         loop: Hashable,
         slots: list[Slot],
         trips: TripCount | None,
-        count: int | None = None,
+        count: Any = None,
         read_after: Collection[str] = (),
         joined: Sequence[bool] = (),
         is_nested: bool = False,
     ) -> None:
-        """count: the number of steps, if no value decides it.  read_after: the variables that are read after the loop.  joined: for each
-        list that gets items, whether nothing but `stack` and the like looks at them.  is_nested: whether it is in a step of another."""
+        """count: the number of steps, an integer or a size, if no value decides it.  read_after: the variables that are read after the
+        loop.  joined: for each list that gets items, whether nothing but `stack` and the like looks at them.  is_nested: whether it is in
+        a step of another."""
         self.is_nested = is_nested
         self.loop, self.slots, self.trips, self.count, self.read_after, self.joined = (
             loop,

@@ -35,6 +35,7 @@ from tracejit.core.dtypes import DType
 from tracejit.core.interrupts import is_foreign
 
 __all__ = [
+    "APPENDING",
     "BINARY",
     "BUILTIN_CONTAINERS",
     "CALLED_BACK",
@@ -198,6 +199,8 @@ READING_METHODS: frozenset[str] = frozenset(
         "__reversed__", "__or__", "__and__", "__sub__", "__repr__", "__ne__", "__format__", "__str__",
     }
 )  # fmt: skip
+APPENDING: frozenset[str] = frozenset({"append", "extend"})
+"""Methods that add items at the end of a list."""
 CHANGING_METHODS: frozenset[str] = frozenset(
     {
         "append", "extend", "insert", "pop", "remove", "clear", "update", "setdefault", "sort", "reverse", "add", "discard", "popitem",

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from tracejit.capture.handlers.effects import MethodCall
 from tracejit.capture.handlers.stand_ins import plain_value
+from tracejit.capture.policies import APPENDING
+from tracejit.capture.recording.journal import Topic
 from tracejit.capture.recording.selected_rows import records_of
-from tracejit.capture.stacked_items import StackedRecords, has_stacked, plain_items, unstack
+from tracejit.capture.stacked_items import StackedRecords, has_stacked, joined_items, plain_items, unstack
 from tracejit.capture.step_paths import PRIMITIVE, Refused
 from tracejit.tensor import Tensor
 
@@ -27,9 +29,8 @@ if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
     from tracejit.capture.snapshots import Snapshot
 
-__all__ = ["ReachedLists", "note_filled"]
+__all__ = ["OutsideList", "OwnList", "ReachedLists", "added_items", "appended_lists", "note_appended", "note_filled"]
 
-_ADDING = ("append", "extend")
 _UNKNOWN = object()
 
 
@@ -51,18 +52,18 @@ class _GrownList:
 
     def add(self, name: str, arguments: tuple[Any, ...]) -> bool:
         """Note that the program calls a method of the list that adds items.  Returns whether that is all there is to do."""
-        if name not in _ADDING or len(arguments) != 1 or self.run.interpreter.loops_around[-1:] != [self.run]:
-            return False
         recorder = self.run.recorder
-        if name == "append":
-            self.run.reached.pending.append((self, arguments[0]))
-            return True
-        items = list(recorder.container_methods.consumable(arguments[0]))  # which may stop the recording
+        if self.run.interpreter.loops_around[-1:] != [self.run] or (added := added_items(recorder, name, arguments)) is None:
+            return False
         if recorder.stopped:
-            recorder.perform(lambda: self.items.extend(map(plain_value, items)))
+            recorder.perform(lambda: self.items.extend(map(plain_value, added)))
         else:
-            self.run.reached.pending.extend([(self, item) for item in items])
+            self.run.reached.pending.extend([(self, item) for item in added])
         return True
+
+    def join(self, function: Any, others: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """See OwnList: the list lacks items."""
+        return None
 
     def look(self) -> None:
         """Stop the recording if steps have appended to the list, since one is about to read it, or to change it otherwise."""
@@ -102,19 +103,38 @@ class _GrownList:
 
 
 @dataclass(slots=True, eq=False)
-class _FilledList:
-    """A list that the call has made, with rows of a node in it."""
+class OwnList:
+    """A list that the call has made, and that code has only appended to, or joined, since this was noted: it may have rows of nodes in
+    it."""
 
     recorder: Recorder
     items: list[Any]
 
+    @property
+    def rows(self) -> list[Any]:
+        """The list that gets rows."""
+        return self.items
+
     def add(self, name: str, arguments: tuple[Any, ...]) -> bool:
-        """See _GrownList.  A step of another loop may append to the list, too."""
-        if name in _ADDING and len(arguments) == 1:
-            self.recorder.journal.note()
-            for run in self.recorder.interpreter.loops_around[-1:]:
-                run.reached.note_length(self.items)
-        return False
+        """See _GrownList.  A step of any loop may append to the list."""
+        added = added_items(self.recorder, name, arguments)
+        if added is None:
+            return False
+        self.recorder.journal.note(Topic.APPENDED)
+        for run in self.recorder.interpreter.loops_around[-1:]:
+            run.reached.note_length(self.items)
+        self.recorder.containers.native(lambda: self.items.extend(added))
+        return True
+
+    def join(self, function: Any, others: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """See `joined_items`.  Whether two steps of a loop do the same does not show in a list that each step joins."""
+        recorder = self.recorder
+        if recorder.interpreter.loops_around:
+            return None
+        result = joined_items(recorder.interpreter, function, self.items, *others, **keywords)  # type: ignore[arg-type]
+        if result is not None:
+            recorder.journal.note()
+        return result
 
     def look(self) -> None:
         """Give the list items of its own."""
@@ -123,11 +143,96 @@ class _FilledList:
             self.recorder.stop("outlined_loop", "a loop: a step reads a list that steps of another loop have appended to")
         unstack(self.items, self.recorder)
 
+    def extend(self, more: list[Any]) -> None:
+        """Append what steps have appended that a node stands for."""
+        self.items.extend(more)
+        self.recorder.stacked_lists.append(self.items)
+
+
+@dataclass(slots=True, eq=False)
+class OutsideList:
+    """A list from outside to which steps of loops only append.  added: the argument of one call of `extend`, which makes all these
+    changes after the program.  known: how many of these are known as changes of the list already."""
+
+    recorder: Recorder
+    items: list[Any]
+    added: OwnList
+    known: int = 0
+
+    @property
+    def rows(self) -> list[Any]:
+        """The list that gets rows."""
+        return self.added.items
+
+    def add(self, name: str, arguments: tuple[Any, ...]) -> bool:
+        """See _GrownList."""
+        added = added_items(self.recorder, name, arguments)
+        if added is None:
+            return False
+        self.recorder.perform(lambda: self.items.extend(map(plain_value, added)))
+        return self.recorder.stopped or self.added.add("extend", (added,))
+
+    def join(self, function: Any, others: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """See OwnList: nothing of it is joined."""
+        return None
+
+    def look(self) -> None:
+        """End the call of `extend`.  If there are rows, it is not known how many items there are."""
+        recorder, added = self.recorder, self.added.items
+        del recorder.reached[id(self.items)]
+        recorder.reached.pop(id(added), None)
+        if has_stacked(added):
+            recorder.contents.extended.add(id(self.items))
+        elif added[self.known :]:
+            recorder.sequences.ends_of(self.items).push("extend", added[self.known :])
+
+    def extend(self, more: list[Any]) -> None:
+        """Append what steps have appended that a node stands for."""
+        self.recorder.perform(lambda: self.items.extend(map(plain_value, plain_items(more))))
+        self.added.extend(more)
+
+
+def added_items(recorder: Recorder, name: str, arguments: tuple[Any, ...]) -> list[Any] | None:
+    """What a call of a method adds to a list; None if it does anything else.  It may stop the recording."""
+    if name not in APPENDING or len(arguments) != 1:
+        return None
+    return [arguments[0]] if name == "append" else [*recorder.container_methods.consumable(arguments[0])]
+
 
 def note_filled(recorder: Recorder, items: list[Any]) -> None:
     """Note that a list has rows of a node in it, which anything in the program may look at."""
     recorder.stacked_lists.append(items)
-    recorder.reached[id(items)] = _FilledList(recorder, items)
+    recorder.reached[id(items)] = OwnList(recorder, items)
+
+
+def appended_lists(recorder: Recorder) -> list[OwnList | OutsideList]:
+    """The lists to which the program has only appended."""
+    found = [x for x in recorder.reached.values() if isinstance(x, OwnList | OutsideList)]
+    added = [id(x.added) for x in found if isinstance(x, OutsideList)]
+    return [x for x in found if id(x) not in added]
+
+
+def note_appended(recorder: Recorder, items: list[Any], since: int | None = None) -> OwnList | OutsideList:
+    """Note that steps of a loop append to a list that does not lack items, and whose contents no guard knows.  Returns what is known of
+    it from then on.  since: where the effects of the first step begin, if that has appended as any other code does."""
+    if not recorder.is_outside(items):
+        recorder.reached[id(items)] = own = OwnList(recorder, items)
+        return own
+    effects, added = recorder.effects, recorder.mark_created([])
+    recorder.sequences.ends_of(items)
+    effects.note_change(items)
+    extending = MethodCall(items, "extend", (added,))
+    begin = len(effects.in_order) if since is None else since
+    found = [(k, x) for k, x in enumerate(effects.in_order) if k >= begin and isinstance(x, MethodCall) and x.container is items]
+    if [x.method for _, x in found] == ["append"]:  # becomes part of the same call
+        ((k, first),) = found
+        added += first.arguments
+        effects.in_order[k] = extending
+    else:
+        effects.note_method(extending)
+    recorder.reached[id(added)] = own = OwnList(recorder, added)
+    recorder.reached[id(items)] = outside = OutsideList(recorder, items, own, len(added))
+    return outside
 
 
 class ReachedLists:
@@ -159,7 +264,7 @@ class ReachedLists:
         effects = self._recorder.effects
         added: dict[int, tuple[list[Any], int]] = {}
         for effect in effects.in_order[self._begin :]:
-            if type(effect) is MethodCall and type(effect.container) is list and effect.method in _ADDING:
+            if type(effect) is MethodCall and type(effect.container) is list and effect.method in APPENDING:
                 items, (argument,) = effect.container, effect.arguments
                 length = added.get(id(items), (items, len(items)))[1]
                 added[id(items)] = items, length - (1 if effect.method == "append" else len(argument))
@@ -180,6 +285,8 @@ class ReachedLists:
         for items, length in lists:
             if not self._may_grow(items):
                 continue
+            if isinstance(outside := self._recorder.reached.get(id(items)), OutsideList):
+                outside.look()
             del items[length:]
             grown = _GrownList(self._run, items, are_certain)
             self._lists.append(grown)
@@ -188,8 +295,14 @@ class ReachedLists:
     def forget(self, grown: _GrownList) -> None:
         """No step has appended to this list: whatever the one that runs does may be done."""
         self.note_length(grown.items)
+        self._end(grown)
+
+    def _end(self, grown: _GrownList) -> None:
+        """Steps do not append to this list any more."""
         self._lists = [x for x in self._lists if x is not grown]
         del self._recorder.reached[id(grown.items)]
+        if has_stacked(grown.items):
+            note_filled(self._recorder, grown.items)
 
     def of_step(self, returns: bool) -> dict[int, list[Any]]:
         """What the step appends to the lists of parts.  returns: whether it returns from the function.  Raises Refused."""
@@ -221,9 +334,9 @@ class ReachedLists:
         """Put all items so far into the lists, since the recording has stopped.  known: objects, by their numbers, to which those that
         lists have got are added.  original: what a stand-in of the step that runs stands for."""
         known.update(self._known)
-        lists, self._lists = self._lists, []
+        lists = self._lists
         for grown in lists:
-            del self._recorder.reached[id(grown.items)]
+            self._end(grown)
             columns = [self._run.items.plain_items(k, known) for k in grown.columns]
             grown.items.extend([*map(original, grown.before), *grown.records(columns)])
         for grown, item in self.pending:
@@ -245,21 +358,10 @@ class ReachedLists:
             if any(stacked):
                 is_alone = grown.form is None and grown.constants == [None]
                 added += stacked[0] if is_alone else [StackedRecords(tuple(stacked), grown.all_constants, grown.form)]
-            self._lists.remove(grown)
-            del recorder.reached[id(grown.items)]
-            if added and recorder.is_outside(grown.items):
-                self._extend_outside(grown.items, added)
-            elif added:
-                grown.items.extend(added)
-                note_filled(recorder, grown.items)
-
-    def _extend_outside(self, owner: list[Any], added: list[Any]) -> None:
-        recorder = self._recorder
-        recorder.effects.note_change(owner)
-        recorder.perform(lambda: owner.extend(map(plain_value, plain_items(added))))
-        recorder.effects.note_method(MethodCall(owner, "extend", (recorder.mark_created(added),)))
-        note_filled(recorder, added)
-        recorder.contents.extended.add(id(owner))
+            self._end(grown)
+            if added:
+                known = recorder.reached.get(id(grown.items))  # with rows of another loop in it
+                (known if isinstance(known, OwnList) else note_appended(recorder, grown.items)).extend(added)
 
 
 def _number_of(x: Any, known: list[Any]) -> int:

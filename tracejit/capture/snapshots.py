@@ -250,7 +250,11 @@ class _Walk:
         if vars(x) or x._hooks or hasattr(x, "_dynamic"):
             return None
         self.tokens.append(kind_of(x))
-        return [(x._base, False), (x._grad, True)]
+        base = x._base
+        if base is not None and not self._recorder.is_created(base):  # the call may know nothing of it
+            self.tokens.append(IdentityKey(base))
+            base = None
+        return [(base, False), (x._grad, True)]
 
     @staticmethod
     def _entered_function(x: types.FunctionType) -> list[tuple[Any, bool]] | None:

@@ -24,6 +24,7 @@ from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FROM_NUMPY, bool_, default_dtype, float32, float64
 from tracejit.core.interpreter import state
 from tracejit.core.op import REGISTRY
+from tracejit.core.symbolic import without_symbols
 from tracejit.ir.graph import Graph, Node
 from tracejit.ops.creation import full
 from tracejit.ops.movement.copies import cat, clone, flip
@@ -42,6 +43,7 @@ __all__ = [
     "StackedRecords",
     "has_stacked",
     "join_items",
+    "joined_items",
     "may_leave",
     "plain_items",
     "reversed_items",
@@ -111,17 +113,24 @@ def join_items(
     if has_records(items):
         unstack(items, None if interpreter is None else interpreter.recorder)
     elif has_stacked(items):
-        result = None
-        if interpreter is not None and state.top is interpreter and not interpreter.recorder.stopped:
-            if function is len and not (arguments or keywords):
-                return _length_of(interpreter.recorder, items)
-            result = interpreter.recorder.containers.native(lambda: _joined(interpreter, function, items, *arguments, **keywords))
+        result = None if interpreter is None else joined_items(interpreter, function, items, *arguments, **keywords)
         if result is not None:
             return result
         if interpreter is not None and not _joins(function):
             interpreter.recorder.stop_for_aliases(None)
         unstack(items, None if interpreter is None else interpreter.recorder)
     return callee(items, *arguments, **keywords)
+
+
+def joined_items(interpreter: RecordingInterpreter, function: Any, items: list[Any], *arguments: Any, **keywords: Any) -> Any:
+    """function(items, ...) of a list with rows in it, if the function is one of those that join items; None where the items themselves are
+    needed."""
+    recorder = interpreter.recorder
+    if state.top is not interpreter or recorder.stopped or not _joins(function) or not has_stacked(items) or has_records(items):
+        return None
+    if function is len and not (arguments or keywords):
+        return _length_of(recorder, items)
+    return recorder.containers.native(lambda: _joined(interpreter, function, items, *arguments, **keywords))
 
 
 def _joins(function: Any) -> bool:
@@ -178,15 +187,16 @@ def reversed_items(recorder: Recorder | None, items: list[Any]) -> list[Any]:
 
 
 def _reversed_rows(items: StackedItems) -> list[Any]:
-    start, stop = int(items.first is not None), len(items.rows._array) - (items.last is not None)
+    start, stop = int(items.first is not None), items.count - (items.last is not None)
     rows, count = items.rows, items.count
-    if stop - start < len(rows._array):
+    if items.first is not None or items.last is not None:
         rows, count = slice_.of(rows, dim=0, start=start, stop=stop, step=1), stop - start
-    held = tuple([(stop - 1 - at, x) for at, x in items.held if start <= at < stop])
+    length = without_symbols(stop)
+    held = tuple([(length - 1 - at, x) for at, x in items.held if start <= at < length])
     objects = items.objects
     if objects is not None:
         objects = ItemObjects(flip.of(objects.numbers, dims=(0,)), objects.known, objects.made, objects.made_now)
-    middle = [StackedItems(flip.of(rows, dims=(0,)), count, items.holds, held, objects=objects)] if start < stop else []
+    middle = [StackedItems(flip.of(rows, dims=(0,)), count, items.holds, held, objects=objects)] if start < length else []
     return [*_ends(items.last), *middle, *_ends(items.first)]
 
 
@@ -231,7 +241,8 @@ def plain_items(items: list[Any]) -> list[Any]:
 
 
 def _unstacked(items: StackedItems, recorder: Recorder | None) -> list[Any]:
-    """Rows as items."""
+    """Rows as items: then their number is this one in all calls."""
+    count = len(items.rows._array) if recorder is None else int(items.count)
     if items.holds is not Tensor and recorder is None:
         return items.rows._array.tolist()  # type: ignore[no-any-return]
     if items.holds in (int, float):
@@ -240,7 +251,7 @@ def _unstacked(items: StackedItems, recorder: Recorder | None) -> list[Any]:
         made = items.objects.made_now
         made.update({int(getattr(n, "_array", n)): x for n, x in items.objects.known})
         return numbered_tensors(items.rows._array, items.objects.numbers._array.tolist(), made)  # type: ignore[return-value]
-    rows = [select.of(items.rows, k, dim=0) for k in range(int(items.count))]
+    rows = [select.of(items.rows, k, dim=0) for k in range(count)]
     if items.first is not None or items.last is not None:
         start, stop = int(items.first is not None), len(rows) - (items.last is not None)
         return [*_ends(items.first), *map(clone.of, rows[start:stop]), *_ends(items.last)]
@@ -356,15 +367,21 @@ def _summed_items(interpreter: RecordingInterpreter, total: Any, items: list[Any
         if type(x) is not StackedItems:
             total = total + x
             continue
-        value = interpreter.value_of(total) if isinstance(total, Tensor) else None
+        count, added = x.count, x.rows
+        if not isinstance(total, Tensor):
+            total = total + select.of(added, 0, dim=0)
+            if not count > 1:
+                continue
+            added, count = slice_.of(added, dim=0, start=1, stop=count, step=1), count - 1
+        value = interpreter.value_of(total)
         aval = None if value is None else interpreter.avals[value]
-        rows = interpreter.avals[interpreter.values[id(x.rows)]]
+        rows = interpreter.avals[interpreter.values[id(added)]]
         if not isinstance(aval, Aval) or not isinstance(rows, Aval) or (aval.dtype, aval.shape) != (rows.dtype, rows.shape[1:]):
             return None
-        if total.requires_grad is not x.rows.requires_grad or not total._array.flags.c_contiguous:
+        if total.requires_grad is not added.requires_grad or not total._array.flags.c_contiguous:
             return None
         node = Node(REGISTRY["add"], (0, 1), (), (2,))
         marked = frozenset((0, 1, 2) if total.requires_grad else ())
         body = Graph((0, 1), dict.fromkeys(range(3), aval), (node,), (2,), requires_grad=marked)
-        (total,) = emit_loop(body, [total], [x.rows], [], x.count, False).ends
+        (total,) = emit_loop(body, [total], [added], [], count, False).ends
     return total  # type: ignore[no-any-return]

@@ -34,9 +34,9 @@ _MOST: Final = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """start, stop, step: the integers that tell one element from the next; the first two may be numbers of the program, or of the call.
-    at: the element for such an integer, a number of the program.  remaining: what Python's iterator gives after so many elements, where
-    nothing is recorded any more."""
+    """start, stop, step: the integers that tell one element from the next; the first two may be numbers of the program, or of the call,
+    sizes only where the step is 1.  at: the element for such an integer, a number of the program.  remaining: what Python's iterator
+    gives after so many elements, where nothing is recorded any more."""
 
     start: Any
     stop: Any
@@ -44,12 +44,18 @@ class Elements:
     at: Callable[[Any], Any]
     remaining: Callable[[int], Iterator[Any]]
 
-    @property
-    def count(self) -> int | None:
-        """How many there are; None if that differs from call to call."""
-        if is_symbolic(self.start) or is_symbolic(self.stop):
+    def count(self, recorder: Recorder) -> Any:
+        """How many there are, where no value and no number of the call decides that: a plain integer, or a symbolic one where sizes do."""
+        start, stop = [recorder.sizes.symbol(x) if is_symbolic(x) else x for x in (self.start, self.stop)]
+        if start is None or stop is None:
             return None
-        return len(range(self.start, self.stop, self.step))
+        return len(range(start, stop, self.step)) if type(start) is type(stop) is int else stop - start
+
+    def length(self, recorder: Recorder) -> Any:
+        """The same as a number that the program may use; there are none if it is negative."""
+        if not (is_symbolic(self.start) or is_symbolic(self.stop)):
+            return len(range(self.start, self.stop, self.step))
+        return self.stop if type(self.start) is int and not self.start else recorder.operators.binary("-", self.stop, self.start)
 
 
 class GivenElement:
@@ -90,7 +96,7 @@ def header_value(pattern: Any, values: Iterator[Any], call: Callable[[Any, list[
 
 class Length(Enum):
     """Whether a recording serves any number of elements, or one that is guarded; always, or until an earlier recording had another one:
-    loops of so many steps are faster."""
+    loops of so many steps are faster.  A symbolic size has had another value before."""
 
     ANY = auto()
     GUARDED = auto()
@@ -100,11 +106,11 @@ class Length(Enum):
 def step_elements(
     recorder: Recorder, pattern: Any, values: Iterator[Any], gathered: GatheredItems, length: Length = Length.ANY
 ) -> Elements | None:
-    """The elements of a header; None where a program cannot make them.  gathered: gets what is made of lists.  length: of a `range`.
-    Raises Refused for a list whose items cannot be gathered."""
+    """The elements of a header; None where a program cannot make them.  gathered: gets what is made of lists.  length: of a `range` and
+    of a tensor.  Raises Refused for a list whose items cannot be gathered."""
     if pattern is None:
         value = next(values)
-        return _items(recorder, value, gathered) if type(value) in (list, tuple) else _rows(recorder, value)
+        return _items(recorder, value, gathered) if type(value) in (list, tuple) else _rows(recorder, value, length)
     name, parts = pattern
     function = next(values)
     if name == "range":
@@ -113,23 +119,24 @@ def step_elements(
         value = next(values)
         if function is reversed and type(value) in (list, tuple):
             return _items(recorder, value, gathered, is_reversed=True)
-        return _rows(recorder, recorder.calls.call(function, (value,), {})) if type(value) is Tensor else None
+        return _rows(recorder, recorder.calls.call(function, (value,), {}), length) if type(value) is Tensor else None
+    length = Length.GUARDED if name == "reversed" else length
     inner = [
-        step_elements(recorder, part, values, gathered, Length.GUARDED) if name != "enumerate" or k == 0 else next(values)
+        step_elements(recorder, part, values, gathered, length) if name != "enumerate" or k == 0 else next(values)
         for k, part in enumerate(parts)
     ]
     is_sequence = name != "reversed" or parts[0][0] == "range"
-    made = _MAKERS[name](recorder, function, inner) if is_sequence and all(x is not None for x in inner) else None
-    return made if made is None or made.count is not None else None
+    is_known = is_sequence and all(x is not None and (type(x) is not Elements or x.count(recorder) is not None) for x in inner)
+    return _MAKERS[name](recorder, function, inner) if is_known else None
 
 
-def _rows(recorder: Recorder, value: Any) -> Elements | None:
+def _rows(recorder: Recorder, value: Any, length: Length) -> Elements | None:
     if type(value) is not Tensor or not value.ndim or recorder.stopped:
         return None
-    recorder.sizes.pin(value)
     recorder.inspect(value)
-    count, at = len(value._array), partial(recorder.containers.get_item, value)
-    return Elements(0, count, 1, at, lambda done: map(at, range(done, count)))
+    recorder.sizes.pin(value, 0 if length is Length.GUARDED else 1)
+    count, at = recorder.containers.length(value), partial(recorder.containers.get_item, value)
+    return Elements(0, count, 1, at, lambda done: map(at, range(done, plain(count))))
 
 
 def _items(recorder: Recorder, value: Sequence[Any], gathered: GatheredItems, is_reversed: bool = False) -> Elements | None:
@@ -146,15 +153,17 @@ def _integers(recorder: Recorder, function: Any, arguments: list[Any], length: L
         """Whether it is a number of the program, or one of the call that is not guarded."""
         if not is_symbolic(x) or is_post_program(x):
             return is_symbolic(x)
+        if recorder.sizes.symbol(x) is not None:
+            return length is not Length.GUARDED and step == 1
         if length is Length.GUARDED_UNTIL_IT_VARIES:
             return recorder.facts.number_has_varied(x._name, plain(x), user_line())
-        return length is Length.ANY and recorder.sizes.symbol(x) is None
+        return length is Length.ANY
 
-    bounds = [x if varies_by_call(x) else concretise(x) for x in arguments]
-    if function is not range or any(type(plain(x)) is not int for x in bounds):
+    step = concretise(arguments[2]) if len(arguments) > 2 else 1
+    bounds = [x if varies_by_call(x) else concretise(x) for x in arguments[:2]]
+    if function is not range or any(type(plain(x)) is not int for x in (*bounds, step)):
         return None
-    start, stop, step = (0, *bounds, 1) if len(bounds) == 1 else (*bounds, 1)[:3]
-    step = concretise(step)
+    start, stop = bounds if len(bounds) > 1 else (0, *bounds)
     numbers = [abs(plain(x)) for x in (start, stop)]
     if not step or max(*numbers, abs(step)) >= _MOST:
         return None
@@ -165,13 +174,13 @@ def _integers(recorder: Recorder, function: Any, arguments: list[Any], length: L
 
 def _counted(recorder: Recorder, function: Any, parts: list[Any]) -> Elements | None:
     inner, first = parts[0], concretise(parts[1]) if len(parts) > 1 else 0
-    if function is not enumerate or type(first) is not int or abs(first) >= _MOST or inner.count is None:
+    if function is not enumerate or type(first) is not int or abs(first) >= _MOST:
         return None
     add = recorder.operators.binary
     whole = _positions(recorder, inner)
     return Elements(
         0,
-        inner.count,
+        inner.length(recorder),
         1,
         lambda k: recorder.mark_created((add("+", k, first) if first else k, whole(k))),
         lambda done: enumerate(inner.remaining(done), first + done),
@@ -179,12 +188,15 @@ def _counted(recorder: Recorder, function: Any, parts: list[Any]) -> Elements | 
 
 
 def _together(recorder: Recorder, function: Any, parts: list[Any], is_strict: bool = False) -> Elements | None:
-    if function is not zip or any(part.count is None for part in parts):
+    if function is not zip:
         return None
     wholes = [_positions(recorder, part) for part in parts]
+    least = min([part.length(recorder) for part in parts], key=plain)
+    for part in parts:  # which of them ends the loop is the same in all calls
+        recorder.operators.truth(recorder.operators.binary("==" if is_strict else "<=", least, part.length(recorder)))
     return Elements(
         0,
-        min(part.count for part in parts),
+        least,
         1,
         lambda k: recorder.mark_created(tuple([at(k) for at in wholes])),
         lambda done: zip(*[part.remaining(done) for part in parts], strict=is_strict),
@@ -193,12 +205,12 @@ def _together(recorder: Recorder, function: Any, parts: list[Any], is_strict: bo
 
 def _backwards(recorder: Recorder, function: Any, parts: list[Any]) -> Elements | None:
     (inner,) = parts
-    if function is not reversed or inner.count is None:
+    if function is not reversed:
         return None
-    last, whole, subtract = inner.count - 1, _positions(recorder, inner), recorder.operators.binary
+    last, whole, subtract = inner.length(recorder) - 1, _positions(recorder, inner), recorder.operators.binary
     return Elements(
         0,
-        inner.count,
+        inner.length(recorder),
         1,
         lambda k: whole(subtract("-", last, k)),
         lambda done: islice(reversed([*inner.remaining(0)]), done, None),
@@ -207,7 +219,9 @@ def _backwards(recorder: Recorder, function: Any, parts: list[Any]) -> Elements 
 
 def _together_strictly(recorder: Recorder, function: Any, parts: list[Any]) -> Elements | None:
     made = _together(recorder, function, parts, is_strict=True)
-    return made if made is not None and all(part.count == made.count for part in parts) else None
+    return (
+        made if made is not None and all(plain(part.length(recorder)) == plain(made.length(recorder)) for part in parts) else None
+    )
 
 
 _MAKERS: Final = {"enumerate": _counted, "zip": _together, STRICT_ZIP: _together_strictly, "reversed": _backwards}

@@ -5,16 +5,17 @@ Only for operations that are correctly rounded: a nest that is given such a numb
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import replace
 
 from tracejit.core.aval import ScalarAval
 from tracejit.core.dtypes import float32, float64, int64
 from tracejit.core.op import Kind
-from tracejit.core.symbolic import SYMBOLIC
-from tracejit.ir.graph import Graph, Literal, Node, Operand
+from tracejit.core.symbolic import SYMBOLIC, python_type
+from tracejit.ir.graph import Body, Graph, Literal, Node, Operand
 
-__all__ = ["as_inputs", "literals", "skeleton"]
+__all__ = ["as_inputs", "literals", "skeleton", "with_sizes_given"]
 
 _ROUNDED_ONCE = (float32, float64, int64)
 
@@ -39,11 +40,42 @@ def literals(graph: Graph) -> dict[tuple[int, int], int | float]:
     return {
         (k, i): x.value
         for k, node in enumerate(graph.nodes)
-        if Literal in map(type, node.operands)
-        and ((node.op.kind is Kind.ELEMENTWISE and "exact" in node.op.traits) or _is_of_a_size(node))
+        if Literal in map(type, node.operands) and _may_have_inputs(node)
         for i, x in enumerate(node.operands)
         if isinstance(x, Literal) and _may_be_input(x.value)
     }
+
+
+def with_sizes_given(graph: Graph) -> Graph:
+    """The graph with loops that are given the numbers computed of sizes which their steps have as literals."""
+    if not any(node.op.kind is Kind.LOOP for node in graph.nodes):
+        return graph
+    return replace(graph, nodes=tuple([_with_sizes_given(x) if x.op.kind is Kind.LOOP else x for x in graph.nodes]))
+
+
+def _with_sizes_given(node: Node) -> Node:
+    """The same for a loop."""
+    body = with_sizes_given(node.attrs["body"].graph)
+    given: dict[
+        tuple[type, int], tuple[int, Literal]
+    ] = {}  # by numbers: the inputs of the body, and what the loop is given for them
+    fresh = itertools.count(max(body.avals, default=0) + 1)
+
+    def operand(of: Node, x: Operand) -> Operand:
+        if not (isinstance(x, Literal) and type(x.value) in SYMBOLIC and (of.op.kind is Kind.LOOP or _may_have_inputs(of))):
+            return x
+        return given.setdefault((type(x.value), x.value.number), (next(fresh), x))[0]  # type: ignore[union-attr]
+
+    nodes = [replace(x, operands=tuple([operand(x, y) for y in x.operands])) for x in body.nodes]
+    avals = {v: ScalarAval(python_type(x.value)) for v, x in given.values()}
+    body = replace(body, inputs=(*body.inputs, *avals), avals={**body.avals, **avals}, nodes=tuple(nodes))
+    attributes = tuple([(name, Body(body) if name == "body" else x) for name, x in node.attributes])
+    return replace(node, operands=(*node.operands, *[x for _, x in given.values()]), attributes=attributes)
+
+
+def _may_have_inputs(node: Node) -> bool:
+    """Whether inputs may take the places of literals of a node."""
+    return (node.op.kind is Kind.ELEMENTWISE and "exact" in node.op.traits) or _is_of_a_size(node)
 
 
 def _is_of_a_size(node: Node) -> bool:

@@ -42,7 +42,7 @@ from tracejit.llvm.family import Member, SizeVariant
 from tracejit.lowering.live import Inherited
 from tracejit.lowering.lower import NeedsHost, lower
 from tracejit.lowering.lowered import Lowered, Output, Traffic
-from tracejit.passes.literals import as_inputs, literals, skeleton
+from tracejit.passes.literals import as_inputs, literals, skeleton, with_sizes_given
 from tracejit.replay import ir, python
 from tracejit.runtime.frame import Frame
 from tracejit.runtime.host import HostProgram
@@ -230,7 +230,9 @@ def build(
         found = literals(graph)
         symbolic = [position for position, number in found.items() if type(number) in SYMBOLIC]
         varying = () if symbolic else variant.literals(tuple(found.values()))
-        general, numbers = as_inputs(graph, symbolic or [position for k, position in enumerate(found) if k in varying])
+        general, numbers = as_inputs(
+            with_sizes_given(graph), symbolic or [position for k, position in enumerate(found) if k in varying]
+        )
     try:
         lowered = lower(general, layouts, slab_inputs, slab_outputs, codes, numbers=numbers, inherited=inherited)
     except NeedsHost:

@@ -198,8 +198,13 @@ class CallHandlers(Handlers):
 
     def call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """function(*arguments, **keywords), recorded."""
-        if self.recorder.stopped:
+        recorder = self.recorder
+        if recorder.stopped:
             return self._call_eagerly(function, arguments, keywords)
+        if recorder.reached and arguments and (reached := recorder.reached.get(id(arguments[0]))) is not None:
+            result = reached.join(function, arguments[1:], keywords)
+            if result is not None:
+                return result
         call = _CALLS.get(type(function), CallHandlers._call_object)
         return call(self, function, arguments, keywords)
 

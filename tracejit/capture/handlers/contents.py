@@ -586,9 +586,7 @@ class ContentHandlers(Handlers):
 
     def _holds_identity(self, value: Any, seen: set[int]) -> bool:
         """Whether there is an `id()` in `value`, a container that this run has created."""
-        if type(value) not in CONTAINER_KINDS or id(value) in self.recorder.reached or id(value) in seen:
-            return False
-        if self.recorder.is_outside(value):
+        if type(value) not in CONTAINER_KINDS or id(value) in self.recorder.sources or id(value) in seen:
             return False
         seen.add(id(value))
         return any(type(part) is ObjectIdentity or self._holds_identity(part, seen) for part in children(value))

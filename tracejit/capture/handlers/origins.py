@@ -65,10 +65,14 @@ def _is_singleton(value: Any) -> bool:
 
 
 class ReachedList(Protocol):
-    """A list that lacks items, which are elsewhere."""
+    """A list that is not as the program would see it: it lacks items, or has rows of tensors for them."""
 
     def add(self, name: str, arguments: tuple[Any, ...]) -> bool:
         """A method that adds items is called.  Returns whether that is all there is to do."""
+        ...
+
+    def join(self, function: Any, others: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """function(the list, *others, **keywords), if it is known without items; None if it is not."""
         ...
 
     def look(self) -> None:
@@ -92,6 +96,8 @@ class Origins:
         self.created: dict[int, Any] = {}
         # Lists that lack what steps of loops append to them, by their ids (reached_lists.py).
         self.reached: dict[int, ReachedList] = {}
+        # Of each loop whose first step runs, the lists that the program has appended to since, by their ids.
+        self.appended: list[dict[int, list[Any]]] = []
 
     def is_outside(self, value: Any) -> bool:
         """Whether `value` is from outside.  Who asks is about to look at it, or to change it."""

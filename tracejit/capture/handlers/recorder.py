@@ -232,6 +232,7 @@ class Recorder(Origins):
         then (the `finally` of a generator in a local list that was not exhausted), the recording stops: without it, that code
         would have run earlier."""
         self.reached.clear()
+        self.appended.clear()
         self._functions = [weakref.ref(value) for value in self.created.values() if type(value) is FunctionType]
         self.closing = True
         self.calls.release()

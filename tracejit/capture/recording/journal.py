@@ -47,6 +47,8 @@ class Topic(Flag):
     """Values read from outside.  A rollback leaves these tables alone, since the guards on them remain."""
     NUMBERS = auto()
     """Post-program numbers.  A step of a loop may compute any number of them that nothing refers to afterwards."""
+    APPENDED = auto()
+    """Items appended to lists that snapshots do not walk through (reached_lists.py)."""
     EFFECTS = auto()
     """Everything else: changes outside, calls, draws, locks, arrays."""
     INDEX = auto()
