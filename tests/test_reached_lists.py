@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -340,6 +340,47 @@ def handed_over(x: Any, n: int, walk: Any) -> Any:
         if t == 5:
             walk.kept = [last, x, walk.history[-2], len(walk.history)]
     return x, last
+
+
+def made_as_they_are_needed(x: Any, n: int, walk: Any) -> Any:
+    log: Any = defaultdict(list)
+    for t in range(n):
+        x = moved(x)
+        log["t"].append(t)
+        walk.history.append(x)
+    return x, dict(log)
+
+
+def taken_from_a_queue(x: Any, n: int, walk: Any) -> Any:
+    waiting = deque(range(20))
+    for _ in range(n):
+        x = moved(x) + waiting.popleft()
+        walk.history.append(x)
+    return x, list(waiting)
+
+
+def counted_outside(x: Any, n: int, walk: Any) -> Any:
+    for t in range(n):
+        x = moved(x)
+        walk.energies.append(x.sum().item())
+        COUNTED.append(t)
+        COUNTED.pop(0)
+        SEEN.add(len(SEEN))
+    return x, [*COUNTED], len(SEEN)
+
+
+COUNTED, SEEN = [0, 1, 2], set[int]()
+
+
+@pytest.mark.parametrize("program", [made_as_they_are_needed, taken_from_a_queue, counted_outside], ids=lambda f: f.__name__)
+def test_a_step_that_changes_something_else_is_not_made_again(program: Any) -> None:
+    compiled = outlined(program)
+    for k in range(4):
+        sides = []
+        for function in (program, compiled):
+            COUNTED[:], _ = [0, 1, 2], SEEN.clear()
+            sides.append(seen(function, given(k), k))
+        assert_equal(*sides)
 
 
 @pytest.mark.parametrize("program", [raising, handed_over], ids=lambda f: f.__name__)

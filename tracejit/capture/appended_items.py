@@ -29,6 +29,7 @@ from tracejit.capture.path_tree import NUMBER, OF_SHARED, identity
 from tracejit.capture.stacked_items import ItemObjects, StackedItems
 from tracejit.core.dtypes import bool_
 from tracejit.core.op import REGISTRY
+from tracejit.core.symbolic import without_symbols
 from tracejit.ops.movement.copies import stack
 from tracejit.ops.movement.views import reshape
 from tracejit.tensor import Tensor
@@ -115,7 +116,7 @@ class AppendedItems:
             aval, _ = tree.item_kinds[column[0]]
             k, part, j = tree.column_of_items(column)
             has = np.zeros(room, bool)
-            items = np.zeros((room, *aval.shape), aval.dtype.numpy)
+            items = np.zeros((room, *map(without_symbols, aval.shape)), aval.dtype.numpy)
             for step, parts in enumerate(self.steps):
                 appended = parts[part] if part < len(parts) else []
                 if k < len(appended) and j < len(appended[k]):

@@ -77,6 +77,7 @@ from tracejit.capture.step_paths import (
     number_value,
     put_together,
     reachable,
+    tensor_aval,
     variable_keys,
 )
 from tracejit.capture.step_places import StepPlace, places_of_step
@@ -96,9 +97,10 @@ from tracejit.capture.syntax.outlined_loops import (
 from tracejit.capture.syntax.pieces import CONTINUES, RETURNS
 from tracejit.capture.varying_kinds import VaryingKinds
 from tracejit.core.aval import Aval
-from tracejit.core.dtypes import FROM_NUMPY, int64
+from tracejit.core.dtypes import int64
 from tracejit.core.floating import quietly
 from tracejit.core.op import REGISTRY
+from tracejit.core.symbolic import has_symbols
 from tracejit.core.weak_table import WeakTable
 from tracejit.ir.graph import Graph, Node
 from tracejit.ops.movement.views import detach
@@ -285,7 +287,8 @@ class LoopRun:
         while True:
             try:
                 self._divide()
-                ended = None if not self.has_paths else self.recorder.unwatched(partial(quietly, self._follow))
+                with self.recorder.sizes.paused():  # these steps have the sizes of this call
+                    ended = None if not self.has_paths else self.recorder.unwatched(partial(quietly, self._follow))
             except Exception as error:
                 stop_for_defect(self.recorder, error)
                 self.kinds.settle()
@@ -437,7 +440,7 @@ class LoopRun:
         """A slot for a tensor or a number of a variable, and the tensor of what it holds at first.  Raises Refused."""
         if isinstance(x, Tensor):
             check_tensor(self.interpreter, x, key[1])
-            requires, aval = x.requires_grad, Aval(x._array.shape, FROM_NUMPY[x._array.dtype])
+            requires, aval = x.requires_grad, tensor_aval(self.interpreter, x)
             if requires and key[1] in self.leaves.variables:
                 return Slot(key, aval, Leaf), detach(x)
             return Slot(key, aval, Tensor, requires, requires, requires and x.is_leaf), x
@@ -452,7 +455,7 @@ class LoopRun:
             self.states_before[id(x)] = self.contents_before[id(x)] if id(x) in self.contents_before else x._array.copy()
         self.interpreter.note_contents(x)
         name = next((name for name, y in self.fixed.items() if y is x), "")
-        self.tree.slots.append(Slot(("state", name or id(x)), Aval(x._array.shape, FROM_NUMPY[x._array.dtype]), HOLDS_STATE))
+        self.tree.slots.append(Slot(("state", name or id(x)), tensor_aval(self.interpreter, x), HOLDS_STATE))
         self.states[k] = x
         if value in self.tree.shared:  # steps before have read what this one writes to
             self.tree.replace_place((SHARED, self.tree.shared.index(value)), (LIVE_IN, k))
@@ -725,7 +728,8 @@ class LoopRun:
         for k, x in enumerate(result):
             if k in self.tape.live_ins:
                 x._requires_grad, x._node, x._index = True, self.tape.live_ins[k], 0
-            self.interpreter._define(x)
+            shape = self.tree.slots[k].aval.shape
+            self.interpreter._define(x, shape=shape if has_symbols(shape) else None)
         self.recorder.keep += result
         known: dict[int, Tensor] = {}
         for k, x in enumerate(result):

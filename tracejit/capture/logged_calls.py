@@ -20,9 +20,7 @@ from tracejit.capture.handlers.post_program import is_post_program
 from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.handlers.symbols import MethodOf, is_symbolic
 from tracejit.capture.policies import IDENTITY_TYPES, bound_to, is_a
-from tracejit.capture.step_paths import NUMBERS, Refused, number_tensor
-from tracejit.core.aval import Aval
-from tracejit.core.dtypes import FROM_NUMPY
+from tracejit.capture.step_paths import NUMBERS, Refused, number_tensor, tensor_aval
 from tracejit.replay.ir import Constant, Expr, Function, ListOf, Name, Return, names, renamed, tuple_of
 from tracejit.replay.python import load
 from tracejit.tensor import Tensor
@@ -108,7 +106,7 @@ class LoggedCalls:
                 found.setdefault(k, []).append(x)
         for k, column in found.items():
             for x in column:
-                kind = Aval(x._array.shape, FROM_NUMPY[x._array.dtype]), _LOGGED
+                kind = tensor_aval(self._run.interpreter, x), _LOGGED
                 if self._run.tree.item_kinds.setdefault(k, kind) != kind:
                     raise Refused("output of a step shows numbers of another kind than before")
         return found

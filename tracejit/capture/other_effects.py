@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +17,7 @@ from tracejit.replay.ir import Name
 if TYPE_CHECKING:
     from tracejit.capture.branching_loops import LoopRun
 
-__all__ = ["does_more", "what_has_changed"]
+__all__ = ["does_more", "what_has_changed", "why_not_again"]
 
 
 _ELSE: Final = "something outside, or calls what is not in the program"
@@ -29,6 +30,27 @@ def what_has_changed(run: LoopRun, before: Snapshot, after: Snapshot, entered: M
     name = after.place_of_difference(before)
     detail = repr(name) if name else _change(run, entered)
     return "a step changes what it has not made" + (f": {detail}" if detail else "")
+
+
+def why_not_again(
+    run: LoopRun, lists: Sequence[tuple[list[Any], int]], before: Snapshot, in_places: Mapping[str, Any], entered: Mark
+) -> str:
+    """Why a step that has appended to lists cannot be made again, once these have the lengths that they had: what else it has changed;
+    "" if it can.  lists: each with its length before the step.  The others: see `describe_path`."""
+    added = [(items, items[length:]) for items, length in lists]
+    for items, length in lists:
+        del items[length:]
+    try:
+        after = run.reachable_after(in_places)
+    finally:
+        for items, more in added:
+            items.extend(more)
+    if isinstance(after, str):
+        return after
+    if why := what_has_changed(run, before, after, entered):
+        return why
+    changed = _change(run, entered, {id(items) for items, _ in lists})
+    return f"a step appends to a list, and changes {changed}" if changed else ""
 
 
 def does_more(run: LoopRun, entered: Mark) -> str:
@@ -45,8 +67,8 @@ def does_more(run: LoopRun, entered: Mark) -> str:
     return f"a step does more than compute: it calls {f'{name}()' if name else 'what is not in the program'}"
 
 
-def _change(run: LoopRun, entered: Mark) -> str:
-    """What a step has changed outside, rather something else than a call for output; "" if nothing."""
+def _change(run: LoopRun, entered: Mark, lists: Collection[int] = ()) -> str:
+    """What a step has changed outside, rather something else than a call for output; "" if nothing but lists with these ids."""
     interpreter, recorder = run.interpreter, run.recorder
     effects = recorder.effects
     # These tell what has been read and guarded, or that something has happened once.  What was stored is in further tables, too.
@@ -63,10 +85,13 @@ def _change(run: LoopRun, entered: Mark) -> str:
     stores = run.positions
     found, calls = "", ""
     for table, place in interpreter.journal.changes(entered, Topic.READS | Topic.NUMBERS):
-        if any(table is x for x in known) or (table is effects.in_order and place in stores):
+        is_of_list = place in lists or (type(place) is tuple and bool(place) and place[0] in lists)
+        if is_of_list or any(table is x for x in known) or (table is effects.in_order and place in stores):
             continue
         if table is effects.in_order and isinstance(place, int) and place < len(effects.in_order):
             effect = effects.in_order[place]
+            if isinstance(effect, MethodCall) and id(effect.container) in lists:
+                continue
             if not isinstance(effect, FunctionCall):
                 return _text(effect)
             calls = calls or _text(effect)

@@ -16,7 +16,7 @@ from tracejit.capture.handlers.post_program import is_post_program
 from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.handlers.symbols import concretise
 from tracejit.capture.loop_steps import LIVE_IN, LOCAL, SHARED, RecordingPoint, StepNode, StepValue, describe_step
-from tracejit.capture.other_effects import does_more, what_has_changed
+from tracejit.capture.other_effects import does_more, what_has_changed, why_not_again
 from tracejit.capture.path_tree import Leaf, LoopNode, LoopRecord, PathEnd, Slot
 from tracejit.capture.recording.journal import Mark
 from tracejit.capture.recording.selections import joined_nodes
@@ -96,8 +96,12 @@ def check_tensor(interpreter: RecordingInterpreter, x: Any, name: Any) -> None:
         raise Refused(f"{name!r} is not row-major")
     if interpreter.value_of(x) is None:
         raise Refused(f"{name!r} has an unknown origin")
-    if interpreter.symbolic_shape(x) is not None:
-        interpreter.recorder.sizes.pin(x)
+
+
+def tensor_aval(interpreter: RecordingInterpreter, x: Tensor) -> Aval:
+    """The shape and dtype of a tensor of the recording."""
+    shape = interpreter.symbolic_shape(x)
+    return Aval(x._array.shape if shape is None else shape, FROM_NUMPY[x._array.dtype])
 
 
 def number_tensor(interpreter: RecordingInterpreter, x: Any, holds: type) -> Tensor:
@@ -235,6 +239,8 @@ def describe_path(
     if any(x is ABSENT for x in in_places.values()):
         raise Refused("a step deletes an attribute or an item")
     if new_lists := run.reached.new():
+        if why := why_not_again(run, new_lists, before, in_places, entered):
+            raise Refused(why)
         for value, x in _written(interpreter, interpreter.nodes[begin.mark.nodes :]).items():
             if id(x) not in run.recorder.loop_stand_ins:
                 run.add_written(x, value)
@@ -330,7 +336,7 @@ def _left_in_slots(
         if run.template is not None and run.template != form:
             raise Refused("steps return different kinds of things")
         run.template = form
-        left += [(run.leaves.slot(begin, slot_of(("return", n), x), x), x) for n, x in enumerate(leaves)]
+        left += [(run.leaves.slot(begin, slot_of(run.interpreter, ("return", n), x), x), x) for n, x in enumerate(leaves)]
     else:
         names = run.live_outs
         variables.update(zip(names, values, strict=False))
@@ -352,11 +358,13 @@ def _left_in_slots(
             changes = name
         elif name in run.carried and (type(x) is tuple or type(run.carried[name].form) is tuple):
             if form == run.carried[name].form:
-                left += [(slot_of(key, y), y) for key, y in zip(variable_keys(name, len(held)), held, strict=True)]
+                left += [
+                    (slot_of(run.interpreter, key, y), y) for key, y in zip(variable_keys(name, len(held)), held, strict=True)
+                ]
             else:
                 changes = name
         elif form is not None and type(x) is not tuple:
-            left.append((run.leaves.slot(begin, slot_of(("variable", name), x), x), x))
+            left.append((run.leaves.slot(begin, slot_of(run.interpreter, ("variable", name), x), x), x))
         elif type(x) in PRIMITIVE and not has_slot and x is not UNBOUND:
             if name in run.unbound - run.loop.passed:
                 raise Refused(f"{name!r} is a {type(x).__name__} after a step, and may have no value")
@@ -377,9 +385,10 @@ def is_equal(x: Any, y: Any) -> bool:
     return type(x) is type(y) and repr(x) == repr(y)
 
 
-def slot_of(key: tuple[Any, ...], x: Any) -> Slot:
+def slot_of(interpreter: RecordingInterpreter, key: tuple[Any, ...], x: Any) -> Slot:
+    """A slot that holds such a tensor or number."""
     if isinstance(x, Tensor):
-        return Slot(key, Aval(x._array.shape, FROM_NUMPY[x._array.dtype]), Tensor)
+        return Slot(key, tensor_aval(interpreter, x), Tensor)
     return Slot(key, Aval((), NUMBERS[type(plain(x))]), type(plain(x)))
 
 
@@ -398,9 +407,7 @@ def _item(run: LoopRun, k: int, x: Any) -> Tensor:
     holds = Tensor if isinstance(x, Tensor) else type(plain(x))
     if holds is not Tensor and holds not in NUMBERS:
         raise Refused(f"a step appends a {holds.__name__} to a list")
-    slot = Slot(
-        ("item",), Aval(x._array.shape, FROM_NUMPY[x._array.dtype]) if holds is Tensor else Aval((), NUMBERS[holds]), holds
-    )
+    slot = Slot(("item",), tensor_aval(run.interpreter, x) if holds is Tensor else Aval((), NUMBERS[holds]), holds)
     if run.tree.item_kinds.setdefault(k, slot.kind) != slot.kind:
         raise Refused("items of a list differ in shape, dtype or type")
     if holds is not Tensor:

@@ -68,8 +68,8 @@ class VaryingKinds:
         if type(form) is RowView:
             self.rows.add(keys[0])
             positions = [(Slot(key, Aval((), int64), int), y) for key, y in zip(keys[1:], held[1:], strict=True)]
-            return [(slot_of(keys[0], x), x), *positions, (Slot(_number(name), Aval((), int64), int), at)]
-        slots = [(slot_of(key, y), y) for key, y in zip(keys, held, strict=True)]
+            return [(slot_of(self._run.interpreter, keys[0], x), x), *positions, (Slot(_number(name), Aval((), int64), int), at)]
+        slots = [(slot_of(self._run.interpreter, key, y), y) for key, y in zip(keys, held, strict=True)]
         return [*slots, (Slot(_number(name), Aval((), int64), int), at)]
 
     def _form_of(self, name: str, x: Any) -> tuple[Any, list[Any]]:

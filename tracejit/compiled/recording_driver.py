@@ -138,7 +138,7 @@ class RecordingDriver:
             if policy.accounts.charge(miss.cost + (_LOOKUP if len(table.by_sizes) > 1 else _UNSERVED)) and miss.tried:
                 policy.close_window()
             return UNSERVED
-        if exited is None and self._make_instance(args, kwargs, miss, sizes):
+        if self._make_instance(args, kwargs, miss, sizes):
             stats.unserved -= 1
             return table.serve(args, kwargs)
         ticket = Ticket()
@@ -218,8 +218,10 @@ class RecordingDriver:
         try:
             if not recording_turn.take(ticket) or self.pending is not None:
                 return False
-            instance = table.symbolic.instance(sizes, args, kwargs)
-            if instance is None or any(path.stands_for(instance[0]) for path in miss.tried):
+            instance = table.symbolic.instance(
+                sizes, args, kwargs, lambda recording: any(path.stands_for(recording) for path in miss.tried)
+            )
+            if instance is None:
                 return False
             self._diagnostics.stats.instances += 1
             self._compile(instance[0], miss, sizes, instance[1], is_instance=True)

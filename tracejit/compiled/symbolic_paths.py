@@ -281,10 +281,14 @@ class SymbolicPaths:
         """Whether the forward program of a call of these sizes is made, but for its numbers."""
         return any(path.has_programs(shapes) for path in self.paths)
 
-    def instance(self, shapes: Shapes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Recording, SymbolicPath] | None:
-        """What a call of these sizes would be recorded as, if one of the symbolic recordings tells, and of which it is."""
+    def instance(
+        self, shapes: Shapes, args: tuple[Any, ...], kwargs: dict[str, Any], tried: Callable[[Recording], bool]
+    ) -> tuple[Recording, SymbolicPath] | None:
+        """What a call of these sizes would be recorded as, if one of the symbolic recordings tells, and of which it is.  tried: whether a
+        recording has a path that does not serve the call."""
         for path in self.paths:
-            if (recording := path.recording.at(shapes)) is not None and _serves(recording, args, kwargs):
+            recording = path.recording.at(shapes)
+            if recording is not None and not tried(recording) and _serves(recording, args, kwargs):
                 self._unused = 0
                 return recording, path
         return None
