@@ -383,7 +383,25 @@ def test_a_step_that_changes_something_else_is_not_made_again(program: Any) -> N
         assert_equal(*sides)
 
 
-@pytest.mark.parametrize("program", [raising, handed_over], ids=lambda f: f.__name__)
+def looked_at_in_a_part(x: Any, n: int, walk: Any) -> Any:
+    y = x
+    for t in range(n):
+        x = x * 0.5 + T.randn(3)
+        if x.sum() > 0:
+            if t == n - 1:
+                walk.steps += len(walk.history)
+            x = x * 0.9
+        if T.rand(()) < 0.4:
+            x = y
+            walk.history.append((t, x * 2))
+        else:
+            x = y
+        walk.history.append((t, x))
+        y = x + 1
+    return x
+
+
+@pytest.mark.parametrize("program", [raising, handed_over, looked_at_in_a_part], ids=lambda f: f.__name__)
 def test_lists_have_all_items_where_the_recording_stops(program: Any) -> None:
     compiled = outlined(program)
     for k in range(4):

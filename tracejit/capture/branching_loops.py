@@ -664,17 +664,18 @@ class LoopRun:
         """The variables, and places, that are read after the loop."""
         return self.loop.read_after | {*self.places}
 
-    def reachable(self) -> Snapshot | str:
-        """What a step finds besides slots, or why that cannot be compared."""
-        return reachable(self.recorder, self.function, self.fixed, self.positions)
+    def reachable(self, without: Collection[int] = ()) -> Snapshot | str:
+        """What a step finds besides slots, or why that cannot be compared.  without: positions among the effects, of those that are left
+        out, too."""
+        return reachable(self.recorder, self.function, self.fixed, {*self.positions, *without})
 
-    def reachable_after(self, in_places: Mapping[str, Any]) -> Snapshot | str:
+    def reachable_after(self, in_places: Mapping[str, Any], without: Collection[int] = ()) -> Snapshot | str:
         """The same after the step, where places hold what they did before it.  in_places: what they hold."""
         own = {name: place for name, place in self.places.items() if not self.recorder.is_outside(place.owner)}
         for name, place in own.items():
             place.enter(self.recorder, self.entered_values[name])
         try:
-            return self.reachable()
+            return self.reachable(without)
         finally:
             for name, place in own.items():
                 place.enter(self.recorder, in_places[name])

@@ -37,11 +37,13 @@ def why_not_again(
 ) -> str:
     """Why a step that has appended to lists cannot be made again, once these have the lengths that they had: what else it has changed;
     "" if it can.  lists: each with its length before the step.  The others: see `describe_path`."""
-    added = [(items, items[length:]) for items, length in lists]
+    added, ids = [(items, items[length:]) for items, length in lists], {id(items) for items, _ in lists}
+    effects = enumerate(run.recorder.effects.in_order)
+    of_lists = [k for k, x in effects if k >= run.reached.first_effect and isinstance(x, MethodCall) and id(x.container) in ids]
     for items, length in lists:
         del items[length:]
     try:
-        after = run.reachable_after(in_places)
+        after = run.reachable_after(in_places, of_lists)
     finally:
         for items, more in added:
             items.extend(more)
@@ -49,7 +51,7 @@ def why_not_again(
         return after
     if why := what_has_changed(run, before, after, entered):
         return why
-    changed = _change(run, entered, {id(items) for items, _ in lists})
+    changed = _change(run, entered, ids)
     return f"a step appends to a list, and changes {changed}" if changed else ""
 
 
@@ -85,7 +87,9 @@ def _change(run: LoopRun, entered: Mark, lists: Collection[int] = ()) -> str:
     stores = run.positions
     found, calls = "", ""
     for table, place in interpreter.journal.changes(entered, Topic.READS | Topic.NUMBERS):
+        about = table.get(place) if isinstance(table, dict) else None
         is_of_list = place in lists or (type(place) is tuple and bool(place) and place[0] in lists)
+        is_of_list = is_of_list or (type(about) is int and about in lists)
         if is_of_list or any(table is x for x in known) or (table is effects.in_order and place in stores):
             continue
         if table is effects.in_order and isinstance(place, int) and place < len(effects.in_order):

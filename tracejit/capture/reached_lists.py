@@ -242,7 +242,7 @@ class ReachedLists:
         self._run, self._recorder = run, run.recorder
         self._lists: list[_GrownList] = []
         self._lengths: dict[int, tuple[list[Any], int]] = {}  # by ids: lists that a step finds, with their lengths before it
-        self._begin = self._calls = 0  # where the effects of the step begin, and its output
+        self.first_effect = self._calls = 0  # where the effects of the step begin, and its output
         self._found: set[int] = set()  # ids of the dictionaries that the step finds
         self.pending: list[tuple[_GrownList, Any]] = self._recorder.journal.list()
         self._known: dict[int, Tensor] = {}  # objects, by their numbers, that lists have got where the recording has stopped
@@ -251,7 +251,7 @@ class ReachedLists:
     def begin_step(self, before: Snapshot | str) -> None:
         """Note what a step finds."""
         containers = [] if isinstance(before, str) else before.containers
-        self._begin, self._calls = len(self._recorder.effects.in_order), len(self._recorder.effects.opaque_calls)
+        self.first_effect, self._calls = len(self._recorder.effects.in_order), len(self._recorder.effects.opaque_calls)
         self._found = {id(x) for x in containers if type(x) is dict}
         self._lengths = {id(x): (x, len(x)) for x in containers if type(x) is list}
 
@@ -263,13 +263,13 @@ class ReachedLists:
         """The lists that the step has appended to, and that were not known: each with its length before.  Raises Refused."""
         effects = self._recorder.effects
         added: dict[int, tuple[list[Any], int]] = {}
-        for effect in effects.in_order[self._begin :]:
+        for effect in effects.in_order[self.first_effect :]:
             if type(effect) is MethodCall and type(effect.container) is list and effect.method in APPENDING:
                 items, (argument,) = effect.container, effect.arguments
                 length = added.get(id(items), (items, len(items)))[1]
                 added[id(items)] = items, length - (1 if effect.method == "append" else len(argument))
-        found = [*added.values(), *[(x, length) for x, length in self._lengths.values() if len(x) > length]]
-        found = [(x, length) for x, length in found if self._may_grow(x)]
+        longer = {k: (x, length) for k, (x, length) in self._lengths.items() if len(x) > length}
+        found = [(x, length) for x, length in {**longer, **added}.values() if self._may_grow(x)]
         has_output = self._run.calls.are_any or len(effects.opaque_calls) > self._calls
         if found and (self._run.is_nested or self._run.is_divided or has_output):
             raise Refused("a step appends to a list in an object")

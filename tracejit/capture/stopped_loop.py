@@ -92,7 +92,7 @@ class StoppedLoop:
             if type(container) in (list, dict):
                 self.original(container, originals, seen)
         values = self.original(values, originals, seen)
-        self._element = self.original(self._run.element_given.value, originals, seen)
+        self._element = plain_value(self.original(self._run.element_given.value, originals, seen))
         if way != RETURNS:
             left = len(self._run.live_outs)
             appended = values[left : left + self._run.loop.items]
