@@ -343,26 +343,27 @@ def handed_over(x: Any, n: int, walk: Any) -> Any:
 
 
 def made_as_they_are_needed(x: Any, n: int, walk: Any) -> Any:
-    log: Any = defaultdict(list)
+    log, kept = defaultdict(list), [[], walk.history]
     for t in range(n):
         x = moved(x)
         log["t"].append(t)
-        walk.history.append(x)
+        kept[1].append(x)
     return x, dict(log)
 
 
 def taken_from_a_queue(x: Any, n: int, walk: Any) -> Any:
-    waiting = deque(range(20))
+    waiting, kept = deque(range(20)), [[], walk.history]
     for _ in range(n):
         x = moved(x) + waiting.popleft()
-        walk.history.append(x)
+        kept[1].append(x)
     return x, list(waiting)
 
 
 def counted_outside(x: Any, n: int, walk: Any) -> Any:
+    kept = [[], walk.energies]
     for t in range(n):
         x = moved(x)
-        walk.energies.append(x.sum().item())
+        kept[1].append(x.sum().item())
         COUNTED.append(t)
         COUNTED.pop(0)
         SEEN.add(len(SEEN))
