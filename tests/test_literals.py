@@ -11,11 +11,15 @@ from hypothesis import strategies as st
 
 from tests.graph_programs import arrays_for, f32, i64, op, total
 from tracejit.core.aval import ScalarAval
+from tracejit.core.op import REGISTRY
+from tracejit.core.symbolic import ShapeEnv
+from tracejit.ir.graph import Body, Graph, Literal, Node
 from tracejit.ir.interpreter import interpret
+from tracejit.ir.loop import loop
 from tracejit.ir.tracer import trace
 from tracejit.ir.verifier import verify
 from tracejit.lowering.lower import lower
-from tracejit.passes.literals import as_inputs, literals, skeleton
+from tracejit.passes.literals import as_inputs, literals, skeleton, with_sizes_given
 from tracejit.runtime.program import Program
 
 
@@ -66,3 +70,21 @@ def test_graphs_of_other_sizes_have_a_skeleton_in_common() -> None:
     assert skeleton(mean(3)) == skeleton(mean(8))
     assert skeleton(mean(3)) != skeleton(trace(lambda x: op("mul", total(x), 3.0), (f32(3),)))
     assert skeleton(mean(3)) != skeleton(trace(lambda x: op("div", total(x), 3), (f32(3),)))
+
+
+def test_sizes_in_the_steps_of_a_loop_are_given_to_the_loop() -> None:
+    env = ShapeEnv()
+    with env:
+        n = env.size(5, "n")
+        number = i64()
+        twice = Node(REGISTRY["mul"], (0, Literal(n)), (), (1,)), Node(REGISTRY["add"], (1, Literal(n)), (), (2,))
+        attributes = {"body": Body(Graph((0,), dict.fromkeys(range(3), number), twice, (2,))), "carried": 1, "count": 3}
+        node = Node(loop(0), (0,), tuple(sorted({**attributes, "sliced": 0, "reverse": False}.items())), (1,))
+        graph = Graph((0,), dict.fromkeys(range(2), number), (node,), (1,))
+        given_sizes = with_sizes_given(graph)
+        (given_loop,) = given_sizes.nodes
+        assert given_loop.operands == (0, Literal(n)) and with_sizes_given(given_sizes).nodes[0].operands == (0, Literal(n))
+        steps = given_loop.attrs["body"].graph
+        assert not any(isinstance(x, Literal) for step in steps.nodes for x in step.operands) and len(steps.inputs) == 2
+        assert [interpret(g, [np.array(2)])[0].item() for g in (graph, given_sizes)] == [((2 * 5 + 5) * 5 + 5) * 5 + 5] * 2
+    assert with_sizes_given(trace(scaled, (f32(5),))).nodes == trace(scaled, (f32(5),)).nodes

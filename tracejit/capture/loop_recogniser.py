@@ -11,7 +11,8 @@ count from the front, the last two from the end (iteration_space.py), and what w
 between them in another call.  Other loops have a fixed length, and at least 11 steps.  Counters are no part of what steps are
 given (loop_counters.py).  Numbers that steps change are carried in tensors (carried_numbers.py), such as `time += dt` in a loop
 of any length.  A store outside, `self.h = cell(self.h, x)`, is like an assignment to a variable where each step stores in the
-same places: only the last one counts, for the entry as for who looks there after the loop.
+same places: only the last one counts, for the entry as for who looks there after the loop.  Lists that other code can reach,
+`self.states.append(h)`, get rows if nothing but such calls has used them since the first step (reached_lists.py).
 
 All steps run where one does more than compute, store, append and write to tensors of the call (calls, prints, hooks, locks), or
 may tell which step it is by a number that decides, chooses or names something, and where no node can stand for steps.  Nothing of

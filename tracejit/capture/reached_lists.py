@@ -1,13 +1,18 @@
-"""Lists that the steps of a branching loop reach, and append to: `self.history.append(x)`, `log["loss"].append(y)`, an argument.
+"""Lists that steps of loops append to and that other code can reach: `self.history.append(x)`, `log["loss"].append(y)`, an argument.
 
-Such lists are found in the source (step_places.py), or as a step appends to one; then the steps are made again.  What they append is noted
-beside the list, which stays as it was before the loop.  An item, or each part of one that is a tuple or a dictionary, is as what a step
-appends to a list in a variable: a column of the node (appended_items.py).  After the loop the rows are put into the list, as a call of
-`extend` if it is from outside.
+There are three kinds, which `Origins.reached` has by their ids:
 
-Nothing in the program may look at the list meanwhile.  Whatever does asks for its origin first (`Origins.is_outside`).  In a step that
-stops the recording, after the list has got its items.  After the loop, a list that the call has made gets items of its own then; one from
-outside is read no more (`ContentHandlers.extended`)."""
+* An `OwnList` is one that the call has made.  Once a loop node stands for steps, rows of its results stand for items
+  (stacked_items.py).  The program may append items, and join them: `stack(log["x"])`, `len(self.history)`.
+* An `OutsideList` is from outside.  What is appended to it becomes the argument of one call of `extend` after the program.
+* A `_GrownList` is one to which the steps of a branching loop append that runs.  Such lists are found in the source (step_places.py),
+  or as a step appends to one; then the steps are made again.  The list stays as it was before the loop; what steps append is noted
+  beside it.  An item, or each part of one that is a tuple or a dictionary, is a column of the node (appended_items.py).  After the loop
+  the list is one of the two others, with rows in it.
+
+Whatever else looks at such a list, or changes it, asks for its origin first (`Origins.is_outside`), which calls `look`.  In a step
+that appends to it, this stops the recording, once the list has its items.  Otherwise an own list gets items of its own; one from
+outside with rows in it is read no more (`ContentHandlers.extended`), since it is not known how many items it has."""
 
 from __future__ import annotations
 
