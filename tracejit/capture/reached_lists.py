@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tracejit.capture.handlers.effects import MethodCall
 from tracejit.capture.handlers.stand_ins import plain_value
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["OutsideList", "OwnList", "ReachedLists", "added_items", "appended_lists", "note_appended", "note_filled"]
 
 _UNKNOWN = object()
+_LOOKS: Final = "a step reads, or changes otherwise, a list in an object that steps append to"
 
 
 @dataclass(slots=True, eq=False)
@@ -75,10 +76,7 @@ class _GrownList:
         if not self.is_certain and not any(grown is self for grown, _ in self.run.reached.pending):
             self.run.reached.forget(self)
             return
-        self.run.recorder.stop(
-            "outlined_loop",
-            f"the loop at {self.run.line}: a step reads, or changes otherwise, a list in an object that steps append to",
-        )
+        self.run.recorder.stop("outlined_loop", f"the loop at {self.run.line}: {_LOOKS}")
 
     def parts(self, item: Any) -> list[Any]:
         """The parts of an item.  Raises Refused for one of another form than those before."""
@@ -249,6 +247,7 @@ class ReachedLists:
         self._lengths: dict[int, tuple[list[Any], int]] = {}  # by ids: lists that a step finds, with their lengths before it
         self.first_effect = self._calls = 0  # where the effects of the step begin, and its output
         self._found: set[int] = set()  # ids of the dictionaries that the step finds
+        self._looked_at: set[int] = set()  # ids of the lists that it has looked at
         self.pending: list[tuple[_GrownList, Any]] = self._recorder.journal.list()
         self._known: dict[int, Tensor] = {}  # objects, by their numbers, that lists have got where the recording has stopped
 
@@ -259,6 +258,7 @@ class ReachedLists:
         self.first_effect, self._calls = len(self._recorder.effects.in_order), len(self._recorder.effects.opaque_calls)
         self._found = {id(x) for x in containers if type(x) is dict}
         self._lengths = {id(x): (x, len(x)) for x in containers if type(x) is list}
+        self._looked_at.clear()
 
     def note_length(self, items: list[Any]) -> None:
         """Note the length of a list before the step, which is about to append to it."""
@@ -275,6 +275,8 @@ class ReachedLists:
                 added[id(items)] = items, length - (1 if effect.method == "append" else len(argument))
         longer = {k: (x, length) for k, (x, length) in self._lengths.items() if len(x) > length}
         found = [(x, length) for x, length in {**longer, **added}.values() if self._may_grow(x)]
+        if any(id(x) in self._looked_at for x, _ in found):
+            raise Refused(_LOOKS)
         has_output = self._run.calls.are_any or len(effects.opaque_calls) > self._calls
         if found and (self._run.is_nested or self._run.is_divided or has_output):
             raise Refused("a step appends to a list in an object")
@@ -300,6 +302,7 @@ class ReachedLists:
     def forget(self, grown: _GrownList) -> None:
         """No step has appended to this list: whatever the one that runs does may be done."""
         self.note_length(grown.items)
+        self._looked_at.add(id(grown.items))
         self._end(grown)
 
     def _end(self, grown: _GrownList) -> None:
