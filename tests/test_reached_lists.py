@@ -590,6 +590,53 @@ def test_whatever_looks_at_a_list_that_all_steps_append_to_finds_what_eager_mode
             assert_equal(expected, found)
 
 
+def cleared_before(ys: Any, walk: Any) -> Any:
+    walk.history.clear()
+    walk.energies.clear()
+    h = T.zeros(3, dtype=T.float64)
+    for y in ys:
+        h = settle(h, y)
+        walk.history.append(h)
+        if h.sum() > 0:
+            walk.energies.append(h[0].item())
+    return T.stack(walk.history), len(walk.energies), T.tensor(walk.energies, dtype=T.float64) if len(walk.energies) else h
+
+
+def cleared_and_read(ys: Any, walk: Any) -> Any:
+    walk.history.clear()
+    walk.history.append(1.5)
+    h = T.zeros(3, dtype=T.float64)
+    for y in ys:
+        h = settle(h, y)
+        walk.history.append(h.sum().item())
+    return walk.history[0], walk.history[-1], sum(walk.history), [x * 2 for x in walk.history]
+
+
+@pytest.mark.parametrize("how", [outlined, lambda f: T.compile(f, wait=True)], ids=["outlined", "compiled"])
+@pytest.mark.parametrize("program", [cleared_before, cleared_and_read], ids=lambda f: f.__name__)
+def test_a_list_from_outside_that_is_cleared_is_known(program: Any, how: Any) -> None:
+    compiled, expected, found = how(program), Walk(), Walk()
+    for k in range(10):
+        ys = rows_of(k, 20 + k % 3)
+        assert_equal(seen_in(program, ys, expected), seen_in(compiled, ys, found))
+    assert compiled.stats.compiled_calls >= 4, compiled.explain(verbose=True)
+
+
+def test_joining_a_list_without_items_raises_what_eager_mode_raises() -> None:
+    def program(ys: Any, walk: Any) -> Any:
+        walk.history = []
+        for y in ys:
+            if y.sum() > 0:
+                walk.history.append(y * 2)
+        return T.stack(walk.history).sum(0)
+
+    compiled = outlined(program)
+    for k in range(12):
+        ys = rows_of(k, 12 + k % 3) - (10 if k % 4 == 3 else 0)
+        assert_equal(seen_in(program, ys, Walk()), seen_in(compiled, ys, Walk()))
+    assert compiled.stats.compiled_calls >= 4, compiled.explain(verbose=True)
+
+
 @pytest.mark.parametrize("program", [stored_twice], ids=lambda f: f.__name__)
 def test_an_item_is_the_object_that_eager_mode_has(program: Any) -> None:
     compiled = T.compile(program, wait=True)

@@ -248,7 +248,7 @@ class LoopRecogniser:
         assert found is not None
         recorder.appended, self._appended = [x for x in recorder.appended if x is not found], None
         by_name = {id(variables.get(name)) for name in (*names.private, *names.last, *names.in_front, *names.ignored)}
-        others = {*by_name, *recorder.reached, *recorder.effects.content_guarded}
+        others = {*by_name, *recorder.reached}
         for number, items in found.items():
             if number not in others:
                 note_appended(recorder, items, self._effects)

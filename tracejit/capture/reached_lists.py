@@ -25,7 +25,7 @@ from tracejit.capture.handlers.stand_ins import plain_value
 from tracejit.capture.policies import APPENDING
 from tracejit.capture.recording.journal import Topic
 from tracejit.capture.recording.selected_rows import records_of
-from tracejit.capture.stacked_items import StackedRecords, has_stacked, joined_items, plain_items, unstack
+from tracejit.capture.stacked_items import StackedItems, StackedRecords, has_stacked, joined_items, plain_items, unstack
 from tracejit.capture.step_paths import PRIMITIVE, Refused
 from tracejit.tensor import Tensor
 
@@ -131,10 +131,15 @@ class OwnList:
 
     def join(self, function: Any, others: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """See `joined_items`.  Whether two steps of a loop do the same does not show in a list that each step joins."""
-        recorder = self.recorder
-        if recorder.interpreter.loops_around:
+        recorder, program = self.recorder, self.recorder.interpreter
+        if program.loops_around:
             return None
-        result = joined_items(recorder.interpreter, function, self.items, *others, **keywords)  # type: ignore[arg-type]
+        may_be_empty = all(isinstance(x, StackedItems) and x.count is None for x in self.items)
+        if may_be_empty and function is not len:  # of no items, results are of another kind, if there is one
+            length = joined_items(program, len, self.items)  # type: ignore[arg-type]
+            if length is None or not recorder.operators.truth(recorder.operators.binary(">", length, 0)):
+                return None
+        result = joined_items(program, function, self.items, *others, **keywords)  # type: ignore[arg-type]
         if result is not None:
             recorder.journal.note()
         return result
@@ -142,6 +147,10 @@ class OwnList:
     def look(self) -> None:
         """Give the list items of its own."""
         del self.recorder.reached[id(self.items)]
+        self.unstack()
+
+    def unstack(self) -> None:
+        """Replace rows by items."""
         if self.recorder.interpreter.loops_around and has_stacked(self.items):
             self.recorder.stop("outlined_loop", "a loop: a step reads a list that steps of another loop have appended to")
         unstack(self.items, self.recorder)
@@ -155,12 +164,14 @@ class OwnList:
 @dataclass(slots=True, eq=False)
 class OutsideList:
     """A list from outside to which steps of loops only append.  added: the argument of one call of `extend`, which makes all these
-    changes after the program.  known: how many of these are known as changes of the list already."""
+    changes after the program.  known: how many of these are known as changes of the list already.  before: what was in the list before,
+    if the call knows that, since it has cleared or read the list."""
 
     recorder: Recorder
     items: list[Any]
     added: OwnList
     known: int = 0
+    before: list[Any] | None = None
 
     @property
     def rows(self) -> list[Any]:
@@ -176,15 +187,22 @@ class OutsideList:
         return self.recorder.stopped or self.added.add("extend", (added,))
 
     def join(self, function: Any, others: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """See OwnList: nothing of it is joined."""
-        return None
+        """See OwnList: it is joined where all its contents are known."""
+        if self.before is None:
+            return None
+        return OwnList(self.recorder, [*self.before, *self.rows]).join(function, others, keywords)
 
     def look(self) -> None:
-        """End the call of `extend`.  If there are rows, it is not known how many items there are."""
+        """End the call of `extend`.  If there are rows, and others before them, it is not known how many items there are."""
         recorder, added = self.recorder, self.added.items
         del recorder.reached[id(self.items)]
         recorder.reached.pop(id(added), None)
-        if has_stacked(added):
+        if self.before is not None:
+            OwnList(recorder, added).unstack()
+            if not recorder.stopped:
+                self.items[:] = map(plain_value, (*self.before, *added))
+                recorder.contents.remember_items(self.items, [*self.before, *added])
+        elif has_stacked(added):
             recorder.contents.extended.add(id(self.items))
         elif added[self.known :]:
             recorder.sequences.ends_of(self.items).push("extend", added[self.known :])
@@ -216,14 +234,17 @@ def appended_lists(recorder: Recorder) -> list[OwnList | OutsideList]:
 
 
 def note_appended(recorder: Recorder, items: list[Any], since: int | None = None) -> OwnList | OutsideList:
-    """Note that steps of a loop append to a list that does not lack items, and whose contents no guard knows.  Returns what is known of
-    it from then on.  since: where the effects of the first step begin, if that has appended as any other code does."""
+    """Note that steps of a loop append to a list that does not lack items.  Returns what is known of it from then on.  since: where the
+    effects of the first step begin, if that has appended as any other code does."""
     if not recorder.is_outside(items):
         recorder.reached[id(items)] = own = OwnList(recorder, items)
         return own
     effects, added = recorder.effects, recorder.mark_created([])
-    recorder.sequences.ends_of(items)
-    effects.note_change(items)
+    is_known = id(items) in effects.content_guarded
+    before = [*recorder.contents.elements(items)] if is_known else None
+    if not is_known:
+        recorder.sequences.ends_of(items)
+        effects.note_change(items)
     extending = MethodCall(items, "extend", (added,))
     begin = len(effects.in_order) if since is None else since
     found = [(k, x) for k, x in enumerate(effects.in_order) if k >= begin and isinstance(x, MethodCall) and x.container is items]
@@ -231,10 +252,11 @@ def note_appended(recorder: Recorder, items: list[Any], since: int | None = None
         ((k, first),) = found
         added += first.arguments
         effects.in_order[k] = extending
+        before = None if before is None else before[:-1]
     else:
         effects.note_method(extending)
     recorder.reached[id(added)] = own = OwnList(recorder, added)
-    recorder.reached[id(items)] = outside = OutsideList(recorder, items, own, len(added))
+    recorder.reached[id(items)] = outside = OutsideList(recorder, items, own, len(added), before)
     return outside
 
 
@@ -285,7 +307,7 @@ class ReachedLists:
     def _may_grow(self, items: list[Any]) -> bool:
         """Whether steps may append to a list that was not known."""
         is_known = type(self._recorder.reached.get(id(items))) is _GrownList
-        return not (is_known or id(items) in self._recorder.effects.content_guarded or self._run.gathered.goes_over(items))
+        return not (is_known or self._run.gathered.goes_over(items))
 
     def begin(self, lists: Sequence[tuple[list[Any], int]], are_certain: bool) -> None:
         """Have steps append to these lists, which get back the lengths that they had.  are_certain: whether one has appended to them."""

@@ -1,12 +1,13 @@
 """Items of lists that a `loop` node has collected: they stay the rows of one tensor.
 
-Most such lists are private.  A private list is one that a function makes, appends to, and hands to `stack`, `cat`, `sum`, `tensor` and `len` (`private_lists` in
-syntax/loops.py): nothing else sees its items.  So where a `loop` node stands for many steps, what these append is one element of
-the list, `StackedItems`, which is joined to the others as it is, however many rows it has; `sum` adds them in a loop of its own.
-For any other function of these names the rows become items: then their number is this one in all calls.  So they do where the
-recording stops, since what runs then may look into frames.  Lists that other code can reach are in reached_lists.py.
+Most such lists are private.  A private list is one that a function makes, appends to, and hands to `stack`, `cat`, `sum`, `tensor`
+and `len` (`private_lists` in syntax/loops.py): nothing else sees its items.  So where a `loop` node stands for many steps, what these
+append is one element of the list, `StackedItems`, which is joined to the others as it is, however many rows it has; `sum` adds them
+in a loop of its own.  For any other function of these names the rows become items: then their number is this one in all calls.  So
+they do where the recording stops, since what runs then may look into frames.  Lists that other code can reach are in
+reached_lists.py.
 
-Such a list begins as one that is written down, `outs = []`, `outs = [h0]`.  Items are appended (`append`, `outs += [h]`, `outs =
+A private list begins as one that is written down, `outs = []`, `outs = [h0]`.  Items are appended (`append`, `outs += [h]`, `outs =
 outs + [h]`) or put in front (`outs.insert(0, h)`).  All of them are joined, in this order or the other one (`outs[::-1]`,
 `outs.reverse()`), or all but some at the ends (`outs[1:]`), also under the list's own name (`outs = stack(outs)`).  Code may read
 the first or the last item, and ask whether there is one (`if outs`)."""
