@@ -291,7 +291,7 @@ def program_in(name: str) -> Any:
 
 
 OTHERS = {
-    "while it is gone over": ("        for y in walk.energies: x = x + y\n        walk.energies.append(0.1)\n", "what it has not made"),
+    "while it is gone over": ("        for y in walk.energies: x = x + y\n        walk.energies.append(0.1)\n", "a step reads, or changes"),
     "an item from outside": ("        walk.history.append(moved)\n", "a step appends a function to a list"),
     "items of two kinds": ("        walk.history.append((1, 2.0) if t % 2 else [x])\n", "a step appends a list to a list"),
     "other parts": ("        walk.history.append((1, 2.0) if t % 2 else (1, 'a'))\n", "items of a list differ in their parts"),
