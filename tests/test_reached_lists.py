@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -610,6 +611,134 @@ def cleared_and_read(ys: Any, walk: Any) -> Any:
         h = settle(h, y)
         walk.history.append(h.sum().item())
     return walk.history[0], walk.history[-1], sum(walk.history), [x * 2 for x in walk.history]
+
+
+class Lengths(logging.Handler):
+    """Notes how long a list is whenever something is logged."""
+
+    def __init__(self, items: list[Any]) -> None:
+        super().__init__()
+        self.items, self.found = items, list[int]()
+
+    def emit(self, record: Any) -> None:
+        self.found.append(len(self.items))
+
+
+LOG = logging.getLogger("tests.reached_lists")
+LOG.propagate, LOG.level = False, logging.INFO
+
+
+def logged_in_each_step(ys: Any, walk: Any) -> Any:
+    h = T.zeros(3, dtype=T.float64)
+    for y in ys:
+        h = settle(h, y)
+        walk.history.append(h)
+        LOG.info("a step")
+    return h
+
+
+def logged_between_loops(ys: Any, walk: Any) -> Any:
+    h = T.zeros(3, dtype=T.float64)
+    for y in ys:
+        h = settle(h, y)
+        walk.history.append(h)
+    LOG.info("half of it")
+    walk.history.append(h * 2)
+    for y in ys:
+        h = settle(h, y) if y.sum() > 0 else h * 0.5
+        walk.history.append(h)
+    LOG.info("all")
+    return h
+
+
+@pytest.mark.parametrize("program", [logged_in_each_step, logged_between_loops], ids=lambda f: f.__name__)
+def test_what_is_called_after_the_program_finds_the_items_so_far(program: Any) -> None:
+    compiled = T.compile(program, wait=True)
+    for k in range(6):
+        lengths = []
+        for function in (program, compiled):
+            walk = Walk()
+            handler = Lengths(walk.history)
+            LOG.addHandler(handler)
+            try:
+                function(rows_of(k, 12 + k % 3), walk)
+            finally:
+                LOG.removeHandler(handler)
+            lengths.append((handler.found, len(walk.history)))
+        assert lengths[0] == lengths[1]
+
+
+def changed_otherwise(how: str) -> Any:
+    return defined(
+        f"{NAMES}def f(x, n, walk):\n    kept = [[], walk.history]\n    for t in range(n):\n        x = moved(x)\n"
+        f"        kept[1].append(1.5)\n        kept[1].append(t)\n        kept[1].{how}\n    return x\n"
+    )
+
+
+@pytest.mark.parametrize("how", ["pop(0)", "insert(0, 2.5)", "extend([3.5])", "reverse()", "remove(1.5)"])
+def test_steps_that_change_a_list_otherwise_leave_what_eager_mode_leaves(how: str) -> None:
+    program = changed_otherwise(how)
+    compiled = outlined(program)
+    for k in range(4):
+        assert_equal(seen(program, given(k, 5), k), seen(compiled, given(k, 5), k))
+
+
+def joined_twice(ys: Any, walk: Any) -> Any:
+    some, log = [], {"y": []}
+    for y in ys:
+        if y[0] > 0:
+            some.append(y)
+            log["y"].append(y * 2)
+    return sum(some) / len(some), sum(log["y"]), len(log["y"]), sum(log["y"]), T.stack(log["y"]).mean(0)
+
+
+def plain_loop_then_one_that_branches(ys: Any, walk: Any) -> Any:
+    kept: list[list[Any]] = [[], []]
+    h = T.zeros(3, dtype=T.float64)
+    for y in ys:
+        h = settle(h, y)
+        kept[1].append(h)
+    for y in ys:
+        h = settle(h, y) if y.sum() > 0 else h * 0.5
+        kept[1].append(h)
+    return T.stack(kept[1])
+
+
+@pytest.mark.parametrize("program", [joined_twice, plain_loop_then_one_that_branches], ids=lambda f: f.__name__)
+def test_lists_of_several_loops_are_joined(program: Any) -> None:
+    compiled = outlined(program)
+    for k in range(12):
+        ys = rows_of(k, 14 + k % 3)
+        assert_equal(seen_in(program, ys, Walk()), seen_in(compiled, ys, Walk()))
+    assert not compiled.reasons and compiled.stats.compiled_calls >= 2, compiled.explain(verbose=True)
+
+
+class Equal:
+    """A function that compares with anything."""
+
+    def __call__(self, items: list[Any]) -> int:
+        return len(items)
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_a_function_that_gets_a_list_is_not_compared() -> None:
+    equal = Equal()
+
+    def program(ys: Any, walk: Any) -> Any:
+        walk.history, h = [], T.zeros(3, dtype=T.float64)
+        for y in ys:
+            h = settle(h, y)
+            walk.history.append(h)
+        return h, equal(walk.history)
+
+    compiled = T.compile(program, wait=True)
+    for k in range(4):
+        assert_equal(seen_in(program, rows_of(k, 12), Walk()), seen_in(compiled, rows_of(k, 12), Walk()))
+    assert compiled.stats.compiled_calls >= 2 and not compiled.reasons, compiled.explain()
 
 
 @pytest.mark.parametrize("how", [outlined, lambda f: T.compile(f, wait=True)], ids=["outlined", "compiled"])

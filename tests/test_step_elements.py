@@ -121,3 +121,16 @@ def test_rows_of_different_numbers_end_together() -> None:
         for k, (n, m) in enumerate(((9, 9), (10, 10), (11, 13), (13, 11), (12, 12), (14, 13), (13, 14), (15, 15))):
             given = normal(k, 4 * n).reshape(n, 4), normal(k, m)
             assert_equal(outcome(function, given, k), outcome(compiled, given, k))
+
+
+def test_integers_that_are_counted_or_paired_are_guarded() -> None:
+    def program(x: Any, n: int) -> Any:
+        for t, (k, m) in enumerate(zip(range(n), range(1, n + 1), strict=True)):
+            x = x * 0.9 + t * 0.01 if x.sum() > 0 else x + k - m * 0.5
+        return x
+
+    compiled = outlined(program)
+    for k in range(12):
+        n = 6 + k % 3
+        assert_equal(outcome(program, (normal(k, 3), n), k), outcome(compiled, (normal(k, 3), n), k))
+    assert compiled.stats.compiled_calls >= 4 and not compiled.reasons, compiled.explain()

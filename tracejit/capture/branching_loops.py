@@ -665,8 +665,7 @@ class LoopRun:
         return self.loop.read_after | {*self.places}
 
     def reachable(self, without: Collection[int] = ()) -> Snapshot | str:
-        """What a step finds besides slots, or why that cannot be compared.  without: positions among the effects, of those that are left
-        out, too."""
+        """What a step finds besides slots, or why that cannot be compared.  without: positions of further effects to leave out."""
         return reachable(self.recorder, self.function, self.fixed, {*self.positions, *without})
 
     def reachable_after(self, in_places: Mapping[str, Any], without: Collection[int] = ()) -> Snapshot | str:

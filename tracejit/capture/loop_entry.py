@@ -82,7 +82,8 @@ class LoopEntryState:
         self, interpreter: RecordingInterpreter, now: LoopEntryState, comparisons: list[CounterComparison]
     ) -> LoopStep | None:
         """The step between this state and the next one; None where it is none that could go on like that."""
-        if self.snapshot.tokens != now.snapshot.tokens or list(map(_id, self.lists)) != list(map(_id, now.lists)):
+        same_lists = [id(x.items) for x in self.lists] == [id(x.items) for x in now.lists]
+        if self.snapshot.tokens != now.snapshot.tokens or not same_lists:
             return None
         more = [grown.appended_since(length) for grown, length in zip(now.lists, self._lengths, strict=True)]
         appended = [list(map(tensor_of, items)) for items in more]
@@ -95,10 +96,6 @@ class LoopEntryState:
             return None
         fixed = [k for k in now.snapshot.fixed if k >= now.elements]
         return step if all(step.carried_on[k - now.elements] == (LIVE_IN, k) for k in fixed) else None
-
-
-def _id(grown: AppendedList) -> int:
-    return id(grown.items)
 
 
 def tensor_of(item: Any) -> Any:
@@ -132,7 +129,7 @@ def entry_state(
     lists += [AppendedList(x.rows, False, False, x) for x in appended_lists(recorder)]
     for x in lists:
         if x.items:
-            tensor_of(x.newest())  # which may be an operation of the step that is over
+            tensor_of(x.newest())  # the tensor of a number may be a new operation: it belongs to the step that is over
     touched = [c for name, c in cells.items() if name != "__class__" and not recorder.effects.is_untouched(c)]
     try:
         around = [cell.cell_contents for cell in touched]
@@ -164,7 +161,7 @@ def _carried_stores(recorder: Recorder, has_numbers: bool) -> dict[int, Attribut
         if is_symbolic(value):
             return has_numbers and is_post_program(value)
         leads_on = isinstance(value, Tensor) or is_tuple(value) or children_of(recorder, value) is not None
-        return leads_on and id(value) not in recorder.reached and not recorder.is_outside(value)
+        return leads_on and not recorder.is_opaque(value)
 
     return {k: effect for k, effect in recorder.effects.stores().items() if is_carried(effect.value)}
 

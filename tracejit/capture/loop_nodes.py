@@ -78,13 +78,13 @@ class StepsAsLoop:
         live_ins: Sequence[Tensor],
         elements: int,
         row_major: Sequence[bool],
-        held: Collection[StepValue],
+        visible: Collection[StepValue],
         kept: Collection[int],
     ) -> None:
         """moves: how far the position of each node moves from step to step.  live_ins: the tensors that the first step is given,
-        of which the first `elements` are slices.  row_major: whether what the step appends to each list is row-major.  held: the
-        items of lists that other code may see.  kept: live-ins
-        in whose places one of the last steps may leave what it finds there."""
+        of which the first `elements` are slices.  row_major: whether what the step appends to each list is row-major.
+        visible: the items of lists that other code may see.  kept: live-ins in whose places one of the last steps may leave what it
+        finds there."""
         self._interpreter = interpreter
         self._live_ins, self._elements, self._row_major = live_ins, elements, row_major
         self._has_tape = not step.takes_gradients
@@ -106,7 +106,7 @@ class StepsAsLoop:
             a.outputs[0]: a for i, a in enumerate(self._step.nodes) if a.node.op.kind is Kind.VIEW and i not in self._moving
         }
         self._slices = {(LIVE_IN, k) for k in range(elements)} | {*self._moving_views}
-        self._held = held
+        self._visible = visible
         self._kept = kept if any(a.node.op.kind is Kind.GUARD for a in step.nodes) else ()
         self.carried = self._carried()
         self.is_possible = (
@@ -115,7 +115,7 @@ class StepsAsLoop:
             and not self._saves_what_is_written(step)
             and not self._writes_what_was_appended()
             and self._owns_what_it_hands_on()
-            and (not held or self._are_alone())
+            and (not visible or self._are_alone())
         )
 
     def _kind(self, x: Any) -> ValueKind:
@@ -309,10 +309,11 @@ class StepsAsLoop:
             appended |= more
 
     def _are_alone(self) -> bool:
-        """Whether each item that other code may see is one object of one list, and nothing else holds it once the last two steps have
-        run."""
+        """Whether each item that other code may see is an object of its own: no other list, no place from which the next step appends,
+        and no view has it.  Nor has a variable once the last two steps have run, if no tensor is handed on more than once from one place
+        to another."""
         left = {k: self._next(k) for k in range(self._elements, len(self._live_ins))}
-        for place in self._held:
+        for place in self._visible:
             others = [(LIVE_IN, k) for k, x in left.items() if x == place]  # by which the next step may append it again
             others += [left[place[1]]] if place[0] == LIVE_IN and place[1] in left else []
             if place in self._slices or self._root(place) != place or self._appended.count(place) > 1:

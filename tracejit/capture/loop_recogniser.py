@@ -109,8 +109,7 @@ class LoopRecogniser:
         self._before: LoopEntryState | None = None  # what the last step was given
         self._step: LoopStep | None = None  # the step before it
         self._compared: Mark | None = None  # when that was compared
-        self._appended: dict[int, list[Any]] | None = None  # the lists that the first step has appended to, by their ids
-        self._effects = 0  # where its effects begin
+        self._appended = self._effects = -1  # where the lists begin that the first step appends to, and its effects
         self.exit_values: tuple[Any, ...] = ()
 
     # -- the iterator
@@ -222,10 +221,9 @@ class LoopRecogniser:
                 self.counters.note_variables(variables)
                 if self._tries:
                     self.counters.begin_variables()
-                    self._appended, self._effects = {}, len(recorder.effects.in_order)
-                    recorder.appended.append(self._appended)
+                    self._appended, self._effects = len(recorder.appended), len(recorder.effects.in_order)
                 return False
-            if self._appended is not None:
+            if self.counters.at == 1 and self._appended >= 0:
                 self._note_appended(variables)
             carries = self.counters.at == 1 and self._tries and self._any_length
             has_changed = bool(carries and self._numbers.carry(*self._variable_contents(variables)))
@@ -244,9 +242,8 @@ class LoopRecogniser:
 
     def _note_appended(self, variables: Mapping[str, Any]) -> None:
         """The first step is over: other steps may append to the same lists."""
-        recorder, names, found = self._interpreter.recorder, self._names, self._appended
-        assert found is not None
-        recorder.appended, self._appended = [x for x in recorder.appended if x is not found], None
+        recorder, names = self._interpreter.recorder, self._names
+        found = {id(items): items for items in recorder.appended[self._appended :]}
         by_name = {id(variables.get(name)) for name in (*names.private, *names.last, *names.in_front, *names.ignored)}
         others = {*by_name, *recorder.reached}
         for number, items in found.items():
@@ -418,14 +415,14 @@ class LoopRecogniser:
             not items or tensor_of(x.newest())._array.flags.c_contiguous
             for x, items in zip(now.lists, step.collected, strict=True)
         ]
-        held = [
+        visible = [
             place
             for x, items in zip(now.lists, step.collected, strict=True)
             for place in items
             if x.reached is not None and isinstance(x.newest(), Tensor)
         ]
         kept = self._may_be_kept(now.snapshot.tensors, variables) if self._names.branches else set()
-        loop = StepsAsLoop(self._interpreter, step, moves, now.snapshot.tensors, now.elements, row_major, held, kept)
+        loop = StepsAsLoop(self._interpreter, step, moves, now.snapshot.tensors, now.elements, row_major, visible, kept)
         count = self._elements.count - (self._elements.last + at)
         slices = self._elements.slices(at, count) if loop.is_possible else None
         results = None if slices is None else loop.emit(slices, count)

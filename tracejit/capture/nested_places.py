@@ -137,7 +137,7 @@ def paths_in(recorder: Recorder, variables: Mapping[str, Any], others: Iterable[
     found: list[tuple[Path, Any, tuple[int, ...]]] = []
     while waiting:
         path, value, inside = waiting.pop()
-        if id(value) in recorder.reached or recorder.is_outside(value):
+        if recorder.is_opaque(value):
             continue
         is_immutable = is_tuple(value)
         if is_immutable:

@@ -1,4 +1,5 @@
-"""What a step of a branching loop does besides computing, in words for users: why the loop is no node."""
+"""What a step of a branching loop does besides computing, in words for users: why the loop is no node, and whether a step may be made
+again."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tracejit.capture.handlers.effects import AttributeStore, CellStore, DataStore, FunctionCall, GradStore, ItemStore, MethodCall
 from tracejit.capture.handlers.symbols import MethodOf
-from tracejit.capture.policies import is_user_instance
+from tracejit.capture.policies import APPENDING, is_user_instance
 from tracejit.capture.recording.journal import Mark, Topic
 from tracejit.capture.snapshots import Snapshot, calls_in
 from tracejit.core.package_files import PACKAGE_NAME
@@ -16,6 +17,7 @@ from tracejit.replay.ir import Name
 
 if TYPE_CHECKING:
     from tracejit.capture.branching_loops import LoopRun
+    from tracejit.capture.handlers.recorder import Recorder
 
 __all__ = ["does_more", "what_has_changed", "why_not_again"]
 
@@ -35,11 +37,11 @@ def what_has_changed(run: LoopRun, before: Snapshot, after: Snapshot, entered: M
 def why_not_again(
     run: LoopRun, lists: Sequence[tuple[list[Any], int]], before: Snapshot, in_places: Mapping[str, Any], entered: Mark
 ) -> str:
-    """Why a step that has appended to lists cannot be made again, once these have the lengths that they had: what else it has changed;
-    "" if it can.  lists: each with its length before the step.  The others: see `describe_path`."""
+    """Why a step that has appended to lists cannot be made again: what else it has changed; "" if it can.  The lists are shortened while
+    this is compared.  lists: each with its length before the step.  The others: see `describe_path`."""
     added, ids = [(items, items[length:]) for items, length in lists], {id(items) for items, _ in lists}
     effects = enumerate(run.recorder.effects.in_order)
-    of_lists = [k for k, x in effects if k >= run.reached.first_effect and isinstance(x, MethodCall) and id(x.container) in ids]
+    of_lists = [k for k, x in effects if k >= run.reached.first_effect and _appends(x, ids)]
     for items, length in lists:
         del items[length:]
     try:
@@ -86,15 +88,14 @@ def _change(run: LoopRun, entered: Mark, lists: Collection[int] = ()) -> str:
     )
     stores = run.positions
     found, calls = "", ""
-    for table, place in interpreter.journal.changes(entered, Topic.READS | Topic.NUMBERS):
-        about = table.get(place) if isinstance(table, dict) else None
-        is_of_list = place in lists or (type(place) is tuple and bool(place) and place[0] in lists)
-        is_of_list = is_of_list or (type(about) is int and about in lists)
-        if is_of_list or any(table is x for x in known) or (table is effects.in_order and place in stores):
+    for table, place in interpreter.journal.changes(entered, Topic.READS | Topic.NUMBERS | Topic.APPENDED):
+        if lists and _is_about(recorder, table, place, lists):
+            continue
+        if any(table is x for x in known) or (table is effects.in_order and place in stores):
             continue
         if table is effects.in_order and isinstance(place, int) and place < len(effects.in_order):
             effect = effects.in_order[place]
-            if isinstance(effect, MethodCall) and id(effect.container) in lists:
+            if _appends(effect, lists):
                 continue
             if not isinstance(effect, FunctionCall):
                 return _text(effect)
@@ -105,6 +106,20 @@ def _change(run: LoopRun, entered: Mark, lists: Collection[int] = ()) -> str:
             is_named = (is_user_instance(changed) and not is_own) or isinstance(changed, Random)
             found = found or (f"a {type(changed).__name__}" if is_named else _ELSE)
     return found or calls
+
+
+def _appends(effect: Any, lists: Collection[int]) -> bool:
+    """Whether an effect adds items to one of these lists, by their ids."""
+    return isinstance(effect, MethodCall) and effect.method in APPENDING and id(effect.container) in lists
+
+
+def _is_about(recorder: Recorder, table: Any, place: Any, lists: Collection[int]) -> bool:
+    """Whether a change of a table is about one of these lists."""
+    if table is recorder.effects.originals or table is recorder.contents.ends:
+        return place in lists
+    if table is recorder.sequences.lengths:
+        return table.get(place) in lists
+    return table is recorder.effects.stored and place[0] in lists
 
 
 def _text(effect: Any) -> str:

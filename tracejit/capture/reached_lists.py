@@ -4,7 +4,8 @@ There are three kinds, which `Origins.reached` has by their ids:
 
 * An `OwnList` is one that the call has made.  Once a loop node stands for steps, rows of its results stand for items
   (stacked_items.py).  The program may append items, and join them: `stack(log["x"])`, `len(self.history)`.
-* An `OutsideList` is from outside.  What is appended to it becomes the argument of one call of `extend` after the program.
+* An `OutsideList` is from outside.  What is appended to it becomes the argument of one call of `extend` after the program.  It is
+  joined, too, if the call has read or cleared the list before.
 * A `_GrownList` is one to which the steps of a branching loop append that runs.  Such lists are found in the source (step_places.py),
   or as a step appends to one; then the steps are made again.  The list stays as it was before the loop; what steps append is noted
   beside it.  An item, or each part of one that is a tuple or a dictionary, is a column of the node (appended_items.py).  After the loop
@@ -20,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from tracejit.capture.handlers.effects import MethodCall
+from tracejit.capture.handlers.effects import FunctionCall, MethodCall
 from tracejit.capture.handlers.stand_ins import plain_value
 from tracejit.capture.policies import APPENDING
 from tracejit.capture.recording.journal import Topic
@@ -46,7 +47,7 @@ class _GrownList:
 
     is_certain: whether steps have appended to it.  form: of its items, as in StackedRecords; _UNKNOWN before there is one.  columns: the
     numbers of the lists of their parts.  constants: for each part, the constants of which the column has the numbers; None of one that has
-    the parts themselves.  before: the items of steps that stay outside of the node."""
+    the parts themselves.  before: the items of steps that stay outside of the node.  known: what was known of the list before the loop."""
 
     run: LoopRun
     items: list[Any]
@@ -55,6 +56,7 @@ class _GrownList:
     columns: list[int] = field(default_factory=list)
     constants: list[list[Any] | None] = field(default_factory=list)
     before: list[Any] = field(default_factory=list)
+    known: OwnList | OutsideList | None = None
 
     def add(self, name: str, arguments: tuple[Any, ...]) -> bool:
         """Note that the program calls a method of the list that adds items.  Returns whether that is all there is to do."""
@@ -75,6 +77,8 @@ class _GrownList:
         """Stop the recording if steps have appended to the list, since one is about to read it, or to change it otherwise."""
         if not self.is_certain and not any(grown is self for grown, _ in self.run.reached.pending):
             self.run.reached.forget(self)
+            if self.known is not None:
+                self.known.look()
             return
         self.run.recorder.stop("outlined_loop", f"the loop at {self.run.line}: {_LOOKS}")
 
@@ -163,13 +167,14 @@ class OwnList:
 
 @dataclass(slots=True, eq=False)
 class OutsideList:
-    """A list from outside to which steps of loops only append.  added: the argument of one call of `extend`, which makes all these
-    changes after the program.  known: how many of these are known as changes of the list already.  before: what was in the list before,
-    if the call knows that, since it has cleared or read the list."""
+    """A list from outside to which steps of loops only append.  added: the items, which one call of `extend` adds after the program.
+    position: of that call among the effects.  known: how many of the items `SequenceEnds` has counted already.  before: what was in front
+    of them, if the call has read or cleared the list; else None."""
 
     recorder: Recorder
     items: list[Any]
     added: OwnList
+    position: int
     known: int = 0
     before: list[Any] | None = None
 
@@ -179,12 +184,20 @@ class OutsideList:
         return self.added.items
 
     def add(self, name: str, arguments: tuple[Any, ...]) -> bool:
-        """See _GrownList."""
+        """See _GrownList.  What code of the program finds that is called after the program, this call of `extend` must not have changed."""
+        if self.recorder.interpreter.loops_around or self.is_over:
+            self.look()
+            return False
         added = added_items(self.recorder, name, arguments)
         if added is None:
             return False
         self.recorder.perform(lambda: self.items.extend(map(plain_value, added)))
         return self.recorder.stopped or self.added.add("extend", (added,))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether a call follows this call of `extend`, so that later changes have to follow that."""
+        return any(type(x) is FunctionCall for x in self.recorder.effects.in_order[self.position :])
 
     def join(self, function: Any, others: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """See OwnList: it is joined where all its contents are known."""
@@ -227,7 +240,7 @@ def note_filled(recorder: Recorder, items: list[Any]) -> None:
 
 
 def appended_lists(recorder: Recorder) -> list[OwnList | OutsideList]:
-    """The lists to which the program has only appended."""
+    """What is known of each list to which the program has only appended, without those that are arguments of `extend`."""
     found = [x for x in recorder.reached.values() if isinstance(x, OwnList | OutsideList)]
     added = [id(x.added) for x in found if isinstance(x, OutsideList)]
     return [x for x in found if id(x) not in added]
@@ -248,15 +261,17 @@ def note_appended(recorder: Recorder, items: list[Any], since: int | None = None
     extending = MethodCall(items, "extend", (added,))
     begin = len(effects.in_order) if since is None else since
     found = [(k, x) for k, x in enumerate(effects.in_order) if k >= begin and isinstance(x, MethodCall) and x.container is items]
-    if [x.method for _, x in found] == ["append"]:  # becomes part of the same call
-        ((k, first),) = found
-        added += first.arguments
-        effects.in_order[k] = extending
+    position = found[0][0] if found else begin
+    is_first = [x.method for _, x in found] == ["append"]
+    if is_first and not any(type(x) is FunctionCall for x in effects.in_order[position:]):  # becomes part of the same call
+        added += found[0][1].arguments
+        effects.in_order[position] = extending
         before = None if before is None else before[:-1]
     else:
+        position = len(effects.in_order)
         effects.note_method(extending)
     recorder.reached[id(added)] = own = OwnList(recorder, added)
-    recorder.reached[id(items)] = outside = OutsideList(recorder, items, own, len(added), before)
+    recorder.reached[id(items)] = outside = OutsideList(recorder, items, own, position, len(added), before)
     return outside
 
 
@@ -291,7 +306,11 @@ class ReachedLists:
         effects = self._recorder.effects
         added: dict[int, tuple[list[Any], int]] = {}
         for effect in effects.in_order[self.first_effect :]:
-            if type(effect) is MethodCall and type(effect.container) is list and effect.method in APPENDING:
+            if type(effect) is not MethodCall or type(effect.container) is not list:
+                continue
+            if effect.method not in APPENDING:
+                self._looked_at.add(id(effect.container))
+            else:
                 items, (argument,) = effect.container, effect.arguments
                 length = added.get(id(items), (items, len(items)))[1]
                 added[id(items)] = items, length - (1 if effect.method == "append" else len(argument))
@@ -305,7 +324,7 @@ class ReachedLists:
         return found
 
     def _may_grow(self, items: list[Any]) -> bool:
-        """Whether steps may append to a list that was not known."""
+        """Whether this loop may take over a list: it has not done so, and does not go over it."""
         is_known = type(self._recorder.reached.get(id(items))) is _GrownList
         return not (is_known or self._run.gathered.goes_over(items))
 
@@ -314,10 +333,13 @@ class ReachedLists:
         for items, length in lists:
             if not self._may_grow(items):
                 continue
-            if isinstance(outside := self._recorder.reached.get(id(items)), OutsideList):
-                outside.look()
+            known = self._recorder.reached.get(id(items))
+            if isinstance(known, OutsideList) and known.is_over:
+                known.look()
+                known = None
             del items[length:]
             grown = _GrownList(self._run, items, are_certain)
+            grown.known = known if isinstance(known, OwnList | OutsideList) else None
             self._lists.append(grown)
             self._recorder.reached[id(items)] = grown
 
@@ -331,8 +353,8 @@ class ReachedLists:
         """Steps do not append to this list any more."""
         self._lists = [x for x in self._lists if x is not grown]
         del self._recorder.reached[id(grown.items)]
-        if has_stacked(grown.items):
-            note_filled(self._recorder, grown.items)
+        if grown.known is not None:
+            self._recorder.reached[id(grown.items)] = grown.known
 
     def of_step(self, returns: bool) -> dict[int, list[Any]]:
         """What the step appends to the lists of parts.  returns: whether it returns from the function.  Raises Refused."""
@@ -390,8 +412,7 @@ class ReachedLists:
                 added += stacked[0] if is_alone else [StackedRecords(tuple(stacked), grown.all_constants, grown.form)]
             self._end(grown)
             if added:
-                known = recorder.reached.get(id(grown.items))  # with rows of another loop in it
-                (known if isinstance(known, OwnList) else note_appended(recorder, grown.items)).extend(added)
+                (grown.known or note_appended(recorder, grown.items)).extend(added)
 
 
 def _number_of(x: Any, known: list[Any]) -> int:

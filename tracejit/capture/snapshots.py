@@ -197,7 +197,7 @@ class _Walk:
                 return []
             tokens.append((cls, type(x._value)))
             return [(number, is_fixed)]
-        if id(x) in self._recorder.reached or self._recorder.is_outside(x) or is_constant(x):
+        if self._recorder.is_opaque(x) or is_constant(x):
             tokens.append(IdentityKey(x))
             return []
         if isinstance(x, Tensor):

@@ -18,6 +18,7 @@ import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from tracejit.capture.handlers.base import ABSENT
 from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.loop_emission import emit_loop
 from tracejit.capture.recording.selected_rows import numbered_tensors, records_of
@@ -54,11 +55,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StackedItems:
-    """So many items of a list: the rows of a tensor.  count: None of a ragged tensor (handlers/ragged.py), where data decides how many
-    there are.  holds: the type of the items, Tensor, int, float or bool.  held: the tensors of this call that are items
-    and that something else holds, too, each after its position.  first, last: the tensors that are the
-    first and the last item in all calls, if something else holds these, too.  objects: which objects the items are, where several may be
-    one."""
+    """So many items of a list: the rows of a tensor.  count: an integer or a size; None of a ragged tensor (handlers/ragged.py), where
+    data decides how many there are.  holds: the type of the items, Tensor, int, float or bool.  held: the tensors of this call that are
+    items and that something else holds, too, each after its position.  first, last: the tensors that are the first and the last item in
+    all calls, if something else holds these, too.  objects: which objects the items are, where several may be one."""
 
     rows: Tensor
     count: Any
@@ -136,7 +136,7 @@ def joined_items(interpreter: RecordingInterpreter, function: Any, items: list[A
 
 def _joins(function: Any) -> bool:
     """Whether a function reads items of a list, and does not show them."""
-    return function in (len, sum, tensor, FUNCTIONS["stack"], FUNCTIONS["cat"])
+    return any(function is x for x in (len, sum, tensor, FUNCTIONS["stack"], FUNCTIONS["cat"]))
 
 
 def has_stacked(items: Any) -> bool:
@@ -155,12 +155,14 @@ def _length_of(recorder: Recorder, items: list[Any]) -> Any:
     known = sum([x.count if type(x) is StackedItems else 1 for x in items if getattr(x, "count", 1) is not None])
     result = recorder.sizes.from_library(known)
     for rows in of_data:
-        result = recorder.operators.binary("+", recorder.ragged.size(rows, 0), result)
+        if (size := recorder.ragged.size(rows, 0)) is ABSENT:  # the size has been guarded since
+            size = recorder.sizes.from_library(rows.shape[0])
+        result = recorder.operators.binary("+", size, result)
     return result
 
 
 def _with_known_sizes(recorder: Recorder | None, items: list[Any]) -> list[Any]:
-    """The items of a list, where it is guarded how many there are."""
+    """The items of a list, where it is guarded how many rows data has selected; counts that are sizes stay sizes."""
     result = []
     for x in items:
         if type(x) is StackedItems and x.count is None:
@@ -197,7 +199,7 @@ def _reversed_rows(items: StackedItems) -> list[Any]:
     objects = items.objects
     if objects is not None:
         objects = ItemObjects(flip.of(objects.numbers, dims=(0,)), objects.known, objects.made, objects.made_now)
-    middle = [StackedItems(flip.of(rows, dims=(0,)), count, items.holds, held, objects=objects)] if start < length else []
+    middle = [StackedItems(flip.of(rows, dims=(0,)), count, items.holds, held, objects=objects)] if start < stop else []
     return [*_ends(items.last), *middle, *_ends(items.first)]
 
 

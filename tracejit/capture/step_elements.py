@@ -45,7 +45,8 @@ class Elements:
     remaining: Callable[[int], Iterator[Any]]
 
     def count(self, recorder: Recorder) -> Any:
-        """How many there are, where no value and no number of the call decides that: a plain integer, or a symbolic one where sizes do."""
+        """How many there are, where no value and no number of the call decides that: a plain integer, or a symbolic one where sizes do.
+        A symbolic one may be negative: then there are none."""
         start, stop = [recorder.sizes.symbol(x) if is_symbolic(x) else x for x in (self.start, self.stop)]
         if start is None or stop is None:
             return None
@@ -95,10 +96,12 @@ def header_value(pattern: Any, values: Iterator[Any], call: Callable[[Any, list[
 
 
 class Length(Enum):
-    """Whether a recording serves any number of elements, or one that is guarded; always, or until an earlier recording had another one:
-    loops of so many steps are faster.  A symbolic size has had another value before."""
+    """Whether one recording serves any number of elements.  ANY: yes.  SIZES: yes, if a symbolic size decides it.  GUARDED: no.
+    GUARDED_UNTIL_IT_VARIES: no, until an earlier recording had another number, since loops of a known length are faster; a symbolic
+    size has varied before."""
 
     ANY = auto()
+    SIZES = auto()
     GUARDED = auto()
     GUARDED_UNTIL_IT_VARIES = auto()
 
@@ -120,7 +123,7 @@ def step_elements(
         if function is reversed and type(value) in (list, tuple):
             return _items(recorder, value, gathered, is_reversed=True)
         return _rows(recorder, recorder.calls.call(function, (value,), {}), length) if type(value) is Tensor else None
-    length = Length.GUARDED if name == "reversed" else length
+    length = Length.GUARDED if name == "reversed" or length is Length.GUARDED else Length.SIZES
     inner = [
         step_elements(recorder, part, values, gathered, length) if name != "enumerate" or k == 0 else next(values)
         for k, part in enumerate(parts)
@@ -191,9 +194,12 @@ def _together(recorder: Recorder, function: Any, parts: list[Any], is_strict: bo
     if function is not zip:
         return None
     wholes = [_positions(recorder, part) for part in parts]
-    least = min([part.length(recorder) for part in parts], key=plain)
-    for part in parts:  # which of them ends the loop is the same in all calls
-        recorder.operators.truth(recorder.operators.binary("==" if is_strict else "<=", least, part.length(recorder)))
+    lengths, compare = [part.length(recorder) for part in parts], recorder.operators.binary
+    least = min(lengths, key=plain)
+    # Which of them ends the loop is the same in all calls.
+    agree = [recorder.operators.truth(compare("==" if is_strict else "<=", least, length)) for length in lengths]
+    if is_strict and not all(agree):
+        return None
     return Elements(
         0,
         least,
@@ -217,14 +223,9 @@ def _backwards(recorder: Recorder, function: Any, parts: list[Any]) -> Elements 
     )
 
 
-def _together_strictly(recorder: Recorder, function: Any, parts: list[Any]) -> Elements | None:
-    made = _together(recorder, function, parts, is_strict=True)
-    return (
-        made if made is not None and all(plain(part.length(recorder)) == plain(made.length(recorder)) for part in parts) else None
-    )
-
-
-_MAKERS: Final = {"enumerate": _counted, "zip": _together, STRICT_ZIP: _together_strictly, "reversed": _backwards}
+_MAKERS: Final[dict[Any, Callable[[Recorder, Any, list[Any]], Elements | None]]] = {
+    "enumerate": _counted, "zip": _together, STRICT_ZIP: partial(_together, is_strict=True), "reversed": _backwards,
+}  # fmt: skip
 
 
 def _positions(recorder: Recorder, elements: Elements) -> Callable[[Any], Any]:

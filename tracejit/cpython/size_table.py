@@ -3,7 +3,7 @@
 A shape is looked for where NumPy's public struct has it (cpython/arrays.py), in the objects whose exact type is a given class, in a slot
 of it.  These are arguments, items of lists, tuples and dictionaries that are, or attributes of objects that are: of those that have a
 dictionary of attributes and cannot be called.  What can be called (functions, classes, modules of networks) is code rather than data.
-A list of more than LOGGED items in an object is not looked into: it is most likely a log, which is longer in each call.
+A list of more than LONGEST items in another object is not looked into: it is most likely a log, which is longer in each call.
 `sized_among` finds the same ones as machine code, in the same order.  Neither looks at more than some hundred objects
 of a call, so large containers of other things cost nothing; and at no more than as many again that attributes lead to, so a large object
 hides nothing of the arguments behind it.
@@ -35,7 +35,7 @@ from tracejit.cpython.c_api import (
     declaration,
 )
 
-__all__ = ["LOGGED", "LOOK", "Shapes", "SizeTable", "look_text", "sized_among"]
+__all__ = ["LONGEST", "LOOK", "Shapes", "SizeTable", "look_text", "sized_among"]
 
 Shapes = tuple[tuple[int, ...], ...]
 LOOK: Final = "look_up"
@@ -45,8 +45,8 @@ _WORD: Final = (1 << 64) - 1
 _FEWEST: Final = 16  # slots
 _MOST: Final = 256  # objects of a call that are looked at, and of those that attributes lead to
 _DEEPEST: Final = 4  # containers and objects in each other
-LOGGED: Final = 64
-"""Items of a list in an object that are looked at, at most: of a longer list, none are."""
+LONGEST: Final = 64
+"""The most items of a list in another object: a longer one is most likely a log, and none of its items are looked at."""
 _CONTAINERS: Final = TUPLES | LISTS | DICTIONARIES
 
 
@@ -89,7 +89,7 @@ def _look(
         more = left
         if flags & DICTIONARIES:
             inside = iter(list(dict.items(value)))
-        elif flags & LISTS and left is in_objects and list.__len__(value) > LOGGED:
+        elif flags & LISTS and path and list.__len__(value) > LONGEST:
             continue
         elif flags & _CONTAINERS:
             inside = enumerate((tuple if flags & TUPLES else list).__iter__(value))
@@ -210,8 +210,8 @@ row:
   %count = load i64, ptr %count.at
   br i1 %is.list, label %list, label %tuple
 list:
-  %is.in.object = icmp eq ptr %left, %in.objects
-  %is.long = icmp sgt i64 %count, {LOGGED}
+  %is.in.object = icmp ne i64 %depth, {_DEEPEST}
+  %is.long = icmp sgt i64 %count, {LONGEST}
   %is.log = and i1 %is.in.object, %is.long
   br i1 %is.log, label %same, label %items.of.list
 items.of.list:

@@ -1,4 +1,5 @@
-"""Literals as number inputs: so graphs that differ in these alone (1 / n, where n is a size) have the same nests.
+"""Literals as number inputs: so graphs that differ in these alone (1 / n, where n is a size) have the same nests.  Numbers computed of
+sizes in the steps of a loop become operands of the loop (`with_sizes_given`).
 
 Only for operations that are correctly rounded: a nest that is given such a number comes to the same bits as one that has it as a constant.
 """
@@ -54,7 +55,7 @@ def with_sizes_given(graph: Graph) -> Graph:
 
 
 def _with_sizes_given(node: Node) -> Node:
-    """The same for a loop."""
+    """A loop that is given these numbers as its last operands."""
     body = with_sizes_given(node.attrs["body"].graph)
     given: dict[
         tuple[type, int], tuple[int, Literal]

@@ -227,12 +227,11 @@ def build(
     variant = None if member is None or inherited else member.size_variant(like)
     general, numbers = graph, dict[int, int | float]()
     if variant is not None:
-        found = literals(graph)
+        graph_given = with_sizes_given(graph)
+        found = literals(graph_given)
         symbolic = [position for position, number in found.items() if type(number) in SYMBOLIC]
         varying = () if symbolic else variant.literals(tuple(found.values()))
-        general, numbers = as_inputs(
-            with_sizes_given(graph), symbolic or [position for k, position in enumerate(found) if k in varying]
-        )
+        general, numbers = as_inputs(graph_given, symbolic or [position for k, position in enumerate(found) if k in varying])
     try:
         lowered = lower(general, layouts, slab_inputs, slab_outputs, codes, numbers=numbers, inherited=inherited)
     except NeedsHost:

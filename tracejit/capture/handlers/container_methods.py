@@ -86,9 +86,8 @@ class ContainerMethodHandlers(Handlers):
         if recorder.loop_stand_ins and arguments and (name in _COMPARING_METHODS or is_a(owner, (set, frozenset, dict))):
             arguments = (recorder.real_object(arguments[0]), *arguments[1:])
         outside = recorder.is_outside(owner)
-        if recorder.appended and name in APPENDING and type(owner) is list:
-            for appended in recorder.appended:
-                appended[id(owner)] = owner
+        if name in APPENDING and type(owner) is list:
+            recorder.appended.append(owner)
         stores = name in ("append", "insert") and outside and recorder.sequences.stores_as_it_is(owner, arguments[-1:])
         if is_a(owner, array.array) and outside and name == "tolist" and not arguments:
             return recorder.mark_created(list(recorder.contents.elements(owner)))

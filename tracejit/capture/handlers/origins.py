@@ -72,7 +72,7 @@ class ReachedList(Protocol):
         ...
 
     def join(self, function: Any, others: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """function(the list, *others, **keywords), if it is known without items; None if it is not."""
+        """function(the list, *others, **keywords), where that is known without making items of rows; else None."""
         ...
 
     def look(self) -> None:
@@ -94,16 +94,20 @@ class Origins:
         self.keep: list[Any] = []  # objects that are in tables by their ids, kept alive until the recording ends
         self.has_released = False  # whether `keep` was cleared, so that ids identify nothing any more
         self.created: dict[int, Any] = {}
-        # Lists that lack what steps of loops append to them, by their ids (reached_lists.py).
+        # Lists that lack items, or have rows for them, by their ids: see the module docstring of reached_lists.py.
         self.reached: dict[int, ReachedList] = {}
-        # Of each loop whose first step runs, the lists that the program has appended to since, by their ids.
-        self.appended: list[dict[int, list[Any]]] = []
+        self.appended: list[list[Any]] = []  # the lists that the program has appended to, in order
 
     def is_outside(self, value: Any) -> bool:
         """Whether `value` is from outside.  Who asks is about to look at it, or to change it."""
         if self.reached and id(value) in self.reached:
             self.reached[id(value)].look()
         return id(value) in self.sources and not self.has_released
+
+    def is_opaque(self, value: Any) -> bool:
+        """Whether a walk through what the call has made does not go into `value`: it is from outside, or one of `reached`.  Unlike
+        `is_outside`, this is no look at the list."""
+        return id(value) in self.reached or self.is_outside(value)
 
     def register(self, value: Any, expression: Expr) -> None:
         """Register `value` as an outside object that `expression` reaches.  No guard is added."""

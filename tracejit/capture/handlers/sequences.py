@@ -35,7 +35,7 @@ class SequenceHandlers(Handlers):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         journal = recorder.journal
-        self._lengths: dict[Name, int] = journal.dictionary()  # variable of a length -> id of the sequence
+        self.lengths: dict[Name, int] = journal.dictionary()  # variable of a length -> id of the sequence
 
     def open_ends(self, owner: Any, items: bool = True) -> SequenceEnds | None:
         """The ends of a list, deque or array from outside whose content is not guarded; None for other objects.  The content of a
@@ -104,13 +104,13 @@ class SequenceHandlers(Handlers):
         number = recorder.define_number(self._length_before(owner), before, check_type=False)
         recorder.facts.numbers.setdefault(number._name, f"len({recorder.facts.name(owner)})")
         length = number if now == before else number + (now - before)
-        self._lengths[length._name] = id(owner)
+        self.lengths[length._name] = id(owner)
         return length
 
     def note_guard(self, condition: Expr) -> None:
         """Note that a comparison is guarded.  If it compares a length, that limits the container."""
-        if isinstance(condition, Compare) and isinstance(condition.left, Name) and condition.left in self._lengths:
-            self.recorder.contents.limited.add(self._lengths[condition.left])
+        if isinstance(condition, Compare) and isinstance(condition.left, Name) and condition.left in self.lengths:
+            self.recorder.contents.limited.add(self.lengths[condition.left])
 
     def _grown_by(self, owner: Any) -> int:
         """By how many keys or members this run has enlarged a dictionary or set.  Guards require that in each call the same ones
