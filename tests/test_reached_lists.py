@@ -524,6 +524,14 @@ def handed_from_variable_to_variable(ys: Any, walk: Any) -> Any:
     return h, before
 
 
+def in_an_attribute_of_an_argument(ys: Any, walk: Any) -> Any:
+    h, walk.history = T.zeros(3, dtype=T.float64), []
+    for y in ys:
+        h = h + y if y.sum() > 0 else h * 0.5
+        walk.history.append(h)
+    return T.stack(walk.history).mean(0)
+
+
 STEADY = [
     states_in_an_attribute, states_in_a_new_attribute, numbers_in_an_attribute, lists_in_a_dictionary, lists_as_they_are_needed,
     lists_in_a_list, joined_by_a_function, by_a_function_of_a_step, handed_from_variable_to_variable,
@@ -544,6 +552,15 @@ def test_one_recording_serves_all_lengths(program: Any) -> None:
     for k in range(8):
         assert_equal(seen_in(program, rows_of(k, 12 + k % 5), Walk()), seen_in(compiled, rows_of(k, 12 + k % 5), Walk()))
     assert compiled.stats.compiled_calls >= 6 and compiled.stats.traces == 2, compiled.explain(verbose=True)
+
+
+@pytest.mark.parametrize("program", [states_in_a_new_attribute, in_an_attribute_of_an_argument], ids=lambda f: f.__name__)
+def test_a_list_that_calls_replace_is_none_of_their_sizes(program: Any) -> None:
+    compiled, expected, found = T.compile(program, wait=True), Walk(), Walk()
+    for k in range(30):
+        n = 10 + k * 7 % 19
+        assert_equal(seen_in(program, rows_of(k, n), expected), seen_in(compiled, rows_of(k, n), found))
+    assert compiled.stats.compiled_calls >= 23 and compiled.stats.traces <= 7, compiled.explain()
 
 
 def test_a_log_that_is_longer_in_each_call_may_be_in_an_argument() -> None:

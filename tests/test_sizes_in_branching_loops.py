@@ -120,6 +120,14 @@ def differentiated(xs: Any, y: Any) -> Any:
     return T.autograd.grad((state * y).sum(), y)[0]
 
 
+def rows_of_any_width(xs: Any, y: Any) -> Any:
+    h, out = xs.mT[0] * 0, []
+    for column in xs.mT:
+        h = h + column if column.sum() > 0 else h * 0.5 + y
+        out.append(h)
+    return T.stack(out)
+
+
 def drawn(xs: Any, y: Any) -> Any:
     accepted = 0
     for _ in range(20):
@@ -130,7 +138,8 @@ def drawn(xs: Any, y: Any) -> Any:
 
 
 PROGRAMS = [
-    fitted, clustered, direction, conjugate_gradients, bouncing, collected, written, lowered, nested, differentiated, drawn,
+    fitted, clustered, direction, conjugate_gradients, bouncing, collected, written, lowered, nested, differentiated,
+    rows_of_any_width, drawn,
 ]  # fmt: skip
 SIZES = (9, 11, 10, 14, 8, 11, 17, 23, 12, 30, 6)
 

@@ -45,7 +45,7 @@ from tracejit.core.interrupts import covers_its_entry
 from tracejit.core.package_files import CAPTURE, is_own_code
 from tracejit.core.recursion import frames_left, room
 from tracejit.cpython import call_hook
-from tracejit.cpython.size_table import sized_among
+from tracejit.cpython.size_table import Reach, sized_among
 from tracejit.replay.ir import Constant, Expr, ListOf, Name
 from tracejit.tensor import Tensor
 
@@ -206,15 +206,15 @@ class Session(Recorder):
             self._root_instance(function, name)
 
     def begin(
-        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic: Collection[tuple[int, int]], is_shallow: bool
+        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic: Collection[tuple[int, int]], reach: Reach
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Register the function and read its arguments.  Returns the arguments that the run gets, with stand-ins for numbers."""
         self.root(function)
-        integers, expressions = self.instances_among(int, args, kwargs, is_shallow)
+        integers, expressions = self.instances_among(int, args, kwargs, reach)
         self.await_integers(expressions)
         positional, named = self.arguments(args, kwargs)
         if dynamic:
-            tensors, names = self.instances_among(Tensor, args, kwargs, is_shallow)
+            tensors, names = self.instances_among(Tensor, args, kwargs, reach)
             for tensor, called in zip(tensors, names, strict=True):
                 self.facts.name_object(tensor, called)
             named_integers = list(zip(integers, expressions, strict=True))
@@ -254,12 +254,12 @@ class Session(Recorder):
         return positional, others
 
     def instances_among(
-        self, cls: type[T], args: tuple[Any, ...], kwargs: dict[str, Any], is_shallow: bool
+        self, cls: type[T], args: tuple[Any, ...], kwargs: dict[str, Any], reach: Reach
     ) -> tuple[list[T], list[str]]:
-        """The instances of `cls` among the arguments and, unless is_shallow, in what the arguments lead to; and the name of each
+        """The instances of `cls` among the arguments, or in what these lead to (`Reach`); and the name of each
         in the function (`n`, `config.width`).  Does not read them: no guards are added."""
         keys: list[int | str] = [*range(len(args)), *kwargs]
-        instances, names = sized_among((*args, *kwargs.values()), cls, is_shallow=is_shallow), []
+        instances, names = sized_among((*args, *kwargs.values()), cls, reach=reach), []
         for _, (key, *steps) in instances:
             called = self.facts.argument(keys[key])
             for container, key in zip(steps[::2], steps[1::2], strict=True):
@@ -432,7 +432,7 @@ def record(
     follows_rows: bool = False,
     may_give_up: bool = False,
     gives_up_soon: bool = False,
-    is_shallow: bool = False,
+    reach: Reach = Reach.ALL,
     branching_lines: Mapping[CodeType, frozenset[int]] | None = None,
 ) -> tuple[Recording, Any]:
     """Run `function(*args, **kwargs)` eagerly and record it.  Returns (recording, result).
@@ -444,8 +444,7 @@ def record(
     follows_rows: see RaggedHandlers.
     may_give_up: whether to stop a recording whose path no later call would take (branches.py).
     gives_up_soon: whether few steps of a loop are enough for that.
-    is_shallow: whether only the arguments themselves are looked at for tensors and integers, not the contents of containers and
-        objects.
+    reach: which tensors and integers these are.
     branching_lines: by code of functions, the lines around which loops are outlined (branching_loops.py).
 
     What the function raises reaches the caller as in an eager call; there is no recording then."""
@@ -463,7 +462,7 @@ def record(
                 follows_rows,
                 may_give_up,
                 gives_up_soon,
-                is_shallow,
+                reach,
                 branching_lines,
             )
     except BaseException as error:
@@ -471,22 +470,22 @@ def record(
         raise error  # this frame in the traceback tells without_dispatch where the error came from
 
 
-def integers_among(args: tuple[Any, ...], kwargs: dict[str, Any], is_shallow: bool = False) -> list[int]:
-    """The integers that are arguments or, unless is_shallow, in containers and objects that are."""
-    return [x for x, _ in sized_among((*args, *kwargs.values()), int, is_shallow=is_shallow)]
+def integers_among(args: tuple[Any, ...], kwargs: dict[str, Any], reach: Reach = Reach.ALL) -> list[int]:
+    """The integers that are arguments, or in what these lead to (`Reach`)."""
+    return [x for x, _ in sized_among((*args, *kwargs.values()), int, reach=reach)]
 
 
 def tensors_and_integers_among(
-    args: tuple[Any, ...], kwargs: dict[str, Any], is_shallow: bool = False
+    args: tuple[Any, ...], kwargs: dict[str, Any], reach: Reach = Reach.ALL
 ) -> tuple[list[Tensor], list[int]]:
     """The results of `tensors_among` and of `integers_among`, from one walk."""
-    values = [x for x, _ in sized_among((*args, *kwargs.values()), Tensor, int, is_shallow=is_shallow)]
+    values = [x for x, _ in sized_among((*args, *kwargs.values()), Tensor, int, reach=reach)]
     return [x for x in values if type(x) is not int], [x for x in values if type(x) is int]
 
 
-def tensors_among(args: tuple[Any, ...], kwargs: dict[str, Any], is_shallow: bool = False) -> list[Tensor]:
-    """The tensors that are arguments or, unless is_shallow, in containers and objects that are."""
-    return [x for x, _ in sized_among((*args, *kwargs.values()), Tensor, is_shallow=is_shallow)]
+def tensors_among(args: tuple[Any, ...], kwargs: dict[str, Any], reach: Reach = Reach.ALL) -> list[Tensor]:
+    """The tensors that are arguments, or in what these lead to (`Reach`)."""
+    return [x for x, _ in sized_among((*args, *kwargs.values()), Tensor, reach=reach)]
 
 
 def _recorded(
@@ -499,7 +498,7 @@ def _recorded(
     follows_rows: bool,
     may_give_up: bool,
     gives_up_soon: bool,
-    is_shallow: bool,
+    reach: Reach,
     branching_lines: Mapping[CodeType, frozenset[int]] | None,
 ) -> tuple[Recording, Any]:
     modes = state.grad_enabled, state.autocast
@@ -518,7 +517,7 @@ def _recorded(
             session.calls.branching_lines = dict(branching_lines or {})
             positional, named = args, kwargs
             with _Absorbing(session):
-                positional, named = session.begin(function, args, kwargs, dynamic, is_shallow)
+                positional, named = session.begin(function, args, kwargs, dynamic, reach)
                 session.hook()
                 run.push()  # after the watch is on: unwatched code must not be recorded
             action = partial(session.calls.call, function, positional, named)

@@ -137,7 +137,8 @@ def _rows(recorder: Recorder, value: Any, length: Length) -> Elements | None:
     if type(value) is not Tensor or not value.ndim or recorder.stopped:
         return None
     recorder.inspect(value)
-    recorder.sizes.pin(value, 0 if length is Length.GUARDED else 1)
+    if length is Length.GUARDED:
+        recorder.sizes.pin(value)
     count, at = recorder.containers.length(value), partial(recorder.containers.get_item, value)
     return Elements(0, count, 1, at, lambda done: map(at, range(done, plain(count))))
 

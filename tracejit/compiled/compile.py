@@ -38,6 +38,7 @@ from tracejit.core.compiler import installed
 from tracejit.core.interpreter import pushed_anywhere
 from tracejit.core.weak_table import WeakTable
 from tracejit.cpython.dispatcher import dispatcher
+from tracejit.cpython.size_table import Reach
 from tracejit.report.explain import explain_function, graph_text, source_text
 from tracejit.report.stats import Stats
 from tracejit.report.summary import summary
@@ -107,7 +108,9 @@ class CompiledFunction(_Partial[P, R]):
         self._wait = wait = CompileWait() if piece_of is None else piece_of._wait
         self._diagnostics = diagnostics = Diagnostics(function, accounts)
         self.stats = stats = diagnostics.stats
-        self._table = table = PathTable(slots, SymbolicPaths(options.dynamic, piece_of is not None), diagnostics.advice)
+        self._table = table = PathTable(
+            slots, SymbolicPaths(options.dynamic, Reach.ALL if piece_of is None else Reach.ARGUMENTS), diagnostics.advice
+        )
         self._policy = policy = TierPolicy(
             function, options.fullgraph, accounts, table, diagnostics, lambda step: CompiledFunction(step, options, self)
         )

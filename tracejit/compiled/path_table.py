@@ -30,7 +30,7 @@ from tracejit.compiled.recorded_path import RecordedPath
 from tracejit.compiled.symbolic_paths import SymbolicPaths, of_tensors
 from tracejit.config import config
 from tracejit.cpython.dispatcher import FRONT, SIZED
-from tracejit.cpython.size_table import Shapes, SizeTable
+from tracejit.cpython.size_table import Reach, Shapes, SizeTable
 from tracejit.report.performance import Advice
 
 __all__ = ["MANY_PATHS", "FunctionState", "PathTable", "Serve", "ServeByState"]
@@ -116,12 +116,12 @@ class PathTable:
     def _empty(self, pieces: Pieces | None = None) -> None:
         self.pieces, self.paths, self.by_sizes, self.size_table = pieces, (), {}, SizeTable()
 
-    def clear(self) -> None:
-        """Reset to the state before the first call."""
+    def clear(self, reach: Reach | None = None) -> None:
+        """Reset to the state before the first call.  reach: what is looked at from now on, if not what has been."""
         dropped = self.paths
         self._is_stale = False
         self._empty()
-        self.symbolic = SymbolicPaths(self.symbolic.dynamic, self.symbolic.is_shallow)
+        self.symbolic = SymbolicPaths(self.symbolic.dynamic, reach or self.symbolic.reach)
         self.set_first(None)
         _drop(dropped)
 
@@ -142,7 +142,7 @@ class PathTable:
             state, serve = _FRESH, nothing_recorded
         elif len(self.by_sizes) > 1:
             state, serve = _SERVING, self._serve_by_sizes
-            sized = None if self.symbolic.is_shallow else self.size_table.items  # machine code always looks into containers
+            sized = self.size_table.items if self.symbolic.reach is Reach.ALL else None  # machine code looks at all
         else:
             state, serve, machine = _SERVING, path.run, path.machine
         self.state, self.first, slots[SERVE], slots[FRONT], slots[SIZED] = state, path, serve, machine, sized

@@ -51,7 +51,7 @@ from tracejit.config import config
 from tracejit.core.locks import Ticket
 from tracejit.core.uninterrupted import Work, begin_next, is_crowded, start_work
 from tracejit.cpython.dispatcher import UNSERVED
-from tracejit.cpython.size_table import Shapes
+from tracejit.cpython.size_table import Reach, Shapes
 from tracejit.llvm.family import Family
 from tracejit.report.debug import DebugLog, report_defect, unserved
 from tracejit.report.guards import exit_text, miss_text
@@ -130,6 +130,10 @@ class RecordingDriver:
         if self.pending is not None or (is_crowded() and self._wait() < math.inf):
             stats.early_calls += 1
             return UNSERVED
+        if table.symbolic.lists_vary(args, kwargs):
+            if not self._forget_sizes_of_lists():
+                return UNSERVED
+            miss, exited = Miss((), None, 0, miss.cost), None
         sizes = table.symbolic.shapes(args, kwargs)
         is_deferred = policy.defers(sizes)
         if is_deferred and policy.defers_for_free:
@@ -155,7 +159,7 @@ class RecordingDriver:
                 return UNSERVED
             symbolic = table.symbolic
             dynamic = symbolic.dimensions(args, kwargs)
-            integers = integers_among(args, kwargs, symbolic.is_shallow)  # before the call, which may change its arguments
+            integers = integers_among(args, kwargs, symbolic.reach)  # before the call, which may change its arguments
             recordings = [(path.recording.facts, path.recording.varied) for path in table.paths]
             try:
                 recording, result = record(
@@ -167,7 +171,7 @@ class RecordingDriver:
                     follows_rows=self._follows_rows and not options.fullgraph,
                     may_give_up=not options.fullgraph,
                     gives_up_soon=policy.gives_up_soon,
-                    is_shallow=symbolic.is_shallow,
+                    reach=symbolic.reach,
                     branching_lines=policy.branching_lines,
                 )
             except Exception as error:
@@ -180,6 +184,17 @@ class RecordingDriver:
         finally:
             ticket.over = True
         return result
+
+    def _forget_sizes_of_lists(self) -> bool:
+        """Drop all paths, and look into lists in objects no more.  Returns whether that is done."""
+        ticket = Ticket()
+        try:
+            is_taken = recording_turn.take(ticket) and self.pending is None
+            if is_taken:
+                self._table.clear(Reach.WITHOUT_LISTS)
+            return is_taken
+        finally:
+            ticket.over = True
 
     def recorded(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], observer: NodeObserver, known: Recording | None

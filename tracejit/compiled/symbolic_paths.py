@@ -31,7 +31,7 @@ from tracejit.core.locks import Ticket, Turn
 from tracejit.core.shapes import filled_strides
 from tracejit.core.substitution import Substitution
 from tracejit.core.symbolic import ShapeEnv
-from tracejit.cpython.size_table import Shapes
+from tracejit.cpython.size_table import Reach, Shapes
 from tracejit.lowering.lower import NeedsHost
 from tracejit.runtime.program import Program
 from tracejit.tensor.marks import marks
@@ -43,6 +43,9 @@ _ATTEMPTS: Final = 4  # symbolic recordings in a row of which no instance was ma
 _DOMAINS: Final = 24  # of a symbolic recording
 _NARROW: Final = 6  # domains that served no size but their first; then no more are made
 _UNROLLED: Final = 2  # domains of one size each, while there are no others: a loop over the size is unrolled
+_NUMBERS_OF_LOGGED: Final = (
+    3  # of tensors in lists in objects, so many as a list has that calls fill, empty or find in two states
+)
 _FITS: Final = object()
 INTEGER: Final[Any] = "an integer"  # in the place of a second size: no shape has it
 STRIDES: Final[Any] = "strides"  # behind the sizes and the strides of a tensor that does not fill its memory
@@ -181,12 +184,13 @@ class SymbolicPath:
 class SymbolicPaths:
     """What a function has met of sizes, and the symbolic recordings that came of it."""
 
-    def __init__(self, dynamic: bool | None = None, is_shallow: bool = False) -> None:
+    def __init__(self, dynamic: bool | None = None, reach: Reach = Reach.ALL) -> None:
         """dynamic: whether all sizes are symbolic at once, or none ever is; None: those of which there was a second one.
-        is_shallow: what is in containers and objects is not among the arguments: these are variables of a function, and may grow
-        from call to call."""
+        reach: which tensors and integers of a call are looked at.  Of a piece of a function these are the arguments alone: they are
+        variables of the function, and what is in them may grow from call to call."""
         self.dynamic = dynamic
-        self.is_shallow = is_shallow
+        self.reach = reach
+        self._tensors: dict[tuple[int, ...], set[int]] = {}  # see `lists_vary`
         self.paths: tuple[SymbolicPath, ...] = ()
         self._pinned: dict[str, None] = {}  # why sizes are none of these, for a reader
         self._first: dict[tuple[int, ...], Shapes] = {}  # ranks of the arguments -> the shapes that came first
@@ -194,9 +198,19 @@ class SymbolicPaths:
         self._unused = 0  # symbolic recordings since one has served another call
         self._asked: frozenset[int] = frozenset()  # which of the integers among the arguments
 
+    def lists_vary(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether calls like this one, which no path serves, have had so many different numbers of tensors in lists in objects that these
+        lists are logs: their tensors are not read as a rule, and tell nothing about the sizes of a call."""
+        if self.reach is not Reach.ALL:
+            return False
+        others = tensors_among(args, kwargs, Reach.WITHOUT_LISTS)
+        counts = self._tensors.setdefault(tuple([x._array.ndim for x in others]), set())
+        counts.add(len(tensors_among(args, kwargs)))
+        return len(counts) > _NUMBERS_OF_LOGGED
+
     def dimensions(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[int, int]]:
         """The dimensions of the tensors among the arguments, and the integers, that are symbolic when this call is recorded."""
-        tensors, shapes = tensors_among(args, kwargs, self.is_shallow), self.shapes(args, kwargs)
+        tensors, shapes = tensors_among(args, kwargs, self.reach), self.shapes(args, kwargs)
         ranks = _ranks(shapes)
         first, varying = self._first.setdefault(ranks, shapes), self._varying.setdefault(ranks, set())
         marked = set()
@@ -218,9 +232,9 @@ class SymbolicPaths:
         (value, INTEGER) for that one and (0, INTEGER) for others."""
         integers: list[int] = []
         if self._asked:
-            tensors, integers = tensors_and_integers_among(args, kwargs, self.is_shallow)
+            tensors, integers = tensors_and_integers_among(args, kwargs, self.reach)
         else:
-            tensors = tensors_among(args, kwargs, self.is_shallow)
+            tensors = tensors_among(args, kwargs, self.reach)
         found = tuple([_layout(a.shape, a.strides, a.itemsize) for x in tensors for a in (x._array,)])
         return self._with(found, integers) if self._asked else found
 

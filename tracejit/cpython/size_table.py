@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from enum import Enum
 from typing import Any, Final
 
 from tracejit.cpython.arrays import BYTES, DIMENSIONS, ND
@@ -35,7 +36,7 @@ from tracejit.cpython.c_api import (
     declaration,
 )
 
-__all__ = ["LONGEST", "LOOK", "Shapes", "SizeTable", "look_text", "sized_among"]
+__all__ = ["LONGEST", "LOOK", "Reach", "Shapes", "SizeTable", "look_text", "sized_among"]
 
 Shapes = tuple[tuple[int, ...], ...]
 LOOK: Final = "look_up"
@@ -50,11 +51,21 @@ LONGEST: Final = 64
 _CONTAINERS: Final = TUPLES | LISTS | DICTIONARIES
 
 
-def sized_among(objects: Iterable[Any], *classes: type, is_shallow: bool = False) -> list[tuple[Any, tuple[Any, ...]]]:
-    """The instances of some classes among the arguments of a call, and in what they lead to, if it is not to be shallow, with where each
-    is: the number of the argument, then the container and the index or key, or the object and the attribute's name, at each step."""
+class Reach(Enum):
+    """What of the arguments of a call is looked at.  ALL: what machine code looks at.  WITHOUT_LISTS: the same, but for lists in other
+    objects.  ARGUMENTS: the arguments alone."""
+
+    ALL = LONGEST
+    WITHOUT_LISTS = 0
+    ARGUMENTS = -1
+
+
+def sized_among(objects: Iterable[Any], *classes: type, reach: Reach = Reach.ALL) -> list[tuple[Any, tuple[Any, ...]]]:
+    """The instances of some classes among the arguments of a call, and in what they lead to, with where each is: the number of the
+    argument, then the container and the index or key, or the object and the attribute's name, at each step."""
     found: list[tuple[Any, tuple[Any, ...]]] = []
-    _look(found, classes, enumerate(objects), (), 0 if is_shallow else _DEEPEST, [_MOST], [_MOST])
+    depth = 0 if reach is Reach.ARGUMENTS else _DEEPEST
+    _look(found, classes, enumerate(objects), (), depth, reach.value, [_MOST], [_MOST])
     return found
 
 
@@ -69,11 +80,13 @@ def _look(
     items: Iterator[tuple[Any, Any]],
     path: tuple[Any, ...],
     depth: int,
+    longest: int,
     left: list[int],
     in_objects: list[int],
 ) -> None:
-    """Add what is found among `items`, of which `path` leads to the container.  left: how many objects may still be looked at; in_objects:
-    how many that attributes lead to.  (No function in another one: it would keep what it has found until the next garbage collection.)"""
+    """Add what is found among `items`, of which `path` leads to the container. longest: the most items of a list in it. left: how many
+    objects may still be looked at; in_objects: how many that attributes lead to. (No function in another one: it would keep what it
+    has found until the next garbage collection.)"""
     for key, value in items:
         if not left[0]:
             break
@@ -89,7 +102,7 @@ def _look(
         more = left
         if flags & DICTIONARIES:
             inside = iter(list(dict.items(value)))
-        elif flags & LISTS and path and list.__len__(value) > LONGEST:
+        elif flags & LISTS and path and list.__len__(value) > longest:
             continue
         elif flags & _CONTAINERS:
             inside = enumerate((tuple if flags & TUPLES else list).__iter__(value))
@@ -97,7 +110,7 @@ def _look(
             inside, more = iter(list(dict.items(attributes_of(value)))), in_objects
         else:
             continue
-        _look(found, classes, inside, (*path, key, value), depth - 1, more, in_objects)
+        _look(found, classes, inside, (*path, key, value), depth - 1, longest, more, in_objects)
 
 
 def _hash(shapes: Shapes) -> int:

@@ -144,11 +144,10 @@ class SizeHandlers(Handlers):
         """Tables of the journal that say which variables of the prologue stand for sizes."""
         return self._symbols, self._names, self._mixed
 
-    def pin(self, tensor: Tensor, first: int = 0) -> None:
-        """Fix the sizes of a tensor whose contents become Python objects, from dimension `first` on: they are then a part of the
-        recording."""
+    def pin(self, tensor: Tensor) -> None:
+        """Fix the sizes of a tensor whose contents become Python objects: their number is then a part of the recording."""
         if self.are_noted and (shape := self._shape(tensor)) is not None:
-            for size in shape[first:]:
+            for size in shape:
                 int(size)
 
     # -- from the library to user code
