@@ -184,7 +184,8 @@ class OutsideList:
         return self.added.items
 
     def add(self, name: str, arguments: tuple[Any, ...]) -> bool:
-        """See _GrownList.  What code of the program finds that is called after the program, this call of `extend` must not have changed."""
+        """See _GrownList.  Calls that are made after the program find the list as it was where the function makes them: what is appended
+        after such a call is no part of this `extend`."""
         if self.recorder.interpreter.loops_around or self.is_over:
             self.look()
             return False
@@ -237,6 +238,15 @@ def note_filled(recorder: Recorder, items: list[Any]) -> None:
     """Note that a list has rows of a node in it, which anything in the program may look at."""
     recorder.stacked_lists.append(items)
     recorder.reached[id(items)] = OwnList(recorder, items)
+
+
+def _known_of(recorder: Recorder, items: list[Any]) -> OwnList | OutsideList | None:
+    """What is known of a list to which steps are about to append; None if nothing is, or a call has followed what was appended."""
+    known = recorder.reached.get(id(items))
+    if isinstance(known, OutsideList) and known.is_over:
+        known.look()
+        return None
+    return known if isinstance(known, OwnList | OutsideList) else None
 
 
 def appended_lists(recorder: Recorder) -> list[OwnList | OutsideList]:
@@ -333,13 +343,9 @@ class ReachedLists:
         for items, length in lists:
             if not self._may_grow(items):
                 continue
-            known = self._recorder.reached.get(id(items))
-            if isinstance(known, OutsideList) and known.is_over:
-                known.look()
-                known = None
+            known = _known_of(self._recorder, items)
             del items[length:]
-            grown = _GrownList(self._run, items, are_certain)
-            grown.known = known if isinstance(known, OwnList | OutsideList) else None
+            grown = _GrownList(self._run, items, are_certain, known=known)
             self._lists.append(grown)
             self._recorder.reached[id(items)] = grown
 
@@ -412,7 +418,7 @@ class ReachedLists:
                 added += stacked[0] if is_alone else [StackedRecords(tuple(stacked), grown.all_constants, grown.form)]
             self._end(grown)
             if added:
-                (grown.known or note_appended(recorder, grown.items)).extend(added)
+                (_known_of(recorder, grown.items) or note_appended(recorder, grown.items)).extend(added)
 
 
 def _number_of(x: Any, known: list[Any]) -> int:
