@@ -280,6 +280,14 @@ def putting_something_outside(xs: Any) -> Any:
     return h
 
 
+def putting_it_in_front(xs: Any) -> Any:
+    h = zeros()
+    for x in xs:
+        h = cell(h, x)
+        LOG.insert(0, 1)
+    return h
+
+
 def asking_for_the_middle(xs: Any) -> Any:
     h, n = zeros(), len(xs)
     for t in range(n):
@@ -295,7 +303,8 @@ def asking_for_the_middle(xs: Any) -> Any:
         (told_by_a_remainder, "'t' is used for more than positions"),
         (with_an_iterator, "'numbers' holds something whose state does not show"),
         (with_an_integer_that_turns, "'turn' is another value, or of another kind, in each step"),
-        (putting_something_outside, "each step changes something outside of the call"),
+        (putting_something_outside, "a step appends to a list what is no tensor, and no number of the program"),
+        (putting_it_in_front, "each step changes something outside of the call"),
         (asking_for_the_middle, "a comparison with the number of the step comes out otherwise in a later one"),
     ],
 )

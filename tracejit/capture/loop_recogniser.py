@@ -82,6 +82,8 @@ _GOES_ASTRAY: Final = (
     "a position leaves the tensor, or a comparison with the number of the step comes out otherwise in a later one"
 )
 _HANDED_ON: Final = "steps hand lists or objects that were there before from one place to another"
+_LEAVES_OLDER: Final = "a step computes with what one before the last has made, or leaves it"
+_APPENDS_OTHERS: Final = "a step appends to a list what is no tensor, and no number of the program"
 _NOT_ALONE: Final = "a step reads, stores or asks something outside that the one before it did not"
 
 
@@ -353,10 +355,9 @@ class LoopRecogniser:
         """Why the last step and the one before do not stand for all others, or else those before them; empty where no two were
         compared."""
         if step is None and before is not None:
-            return (
-                now.snapshot.difference_from(before.snapshot)
-                or "a step computes with what one before the last has made, or leaves it"
-            )
+            appended = [tensor_of(x.newest()) for x in now.lists if x.items]
+            is_known = all(isinstance(x, Tensor) for x in appended)
+            return now.snapshot.difference_from(before.snapshot) or (_LEAVES_OLDER if is_known else _APPENDS_OTHERS)
         if step is None or self._step is None:
             return self._difference
         return step.difference_from(self._step) or (self._obstacle or _NOT_ALONE if is_compared else "")

@@ -96,7 +96,7 @@ class Origins:
         self.created: dict[int, Any] = {}
         # Lists that lack items, or have rows for them, by their ids: see the module docstring of reached_lists.py.
         self.reached: dict[int, ReachedList] = {}
-        self.appended: list[list[Any]] = []  # the lists that the program has appended to, in order
+        self.appended: list[list[Any]] = self.journal.list(Topic.INDEX)  # the lists that the program has appended to, in order
 
     def is_outside(self, value: Any) -> bool:
         """Whether `value` is from outside.  Who asks is about to look at it, or to change it."""
