@@ -257,6 +257,19 @@ def matched(values: Any) -> Any:
     return 0.0
 
 
+def assert_same_logs(program: Any, compiled: Any, is_new: bool, calls: list[tuple[Any, ...]]) -> None:
+    """Calls of both functions, each with a box of its own that has a log, have the same outcomes."""
+    boxes = Box(), Box()
+    for box in boxes:
+        box.log.append(0.5)
+    for k, given in enumerate(calls):
+        expected, found = [
+            outcome(lambda *given, f=f, box=box: (f(*given, box, is_new), box.log), given, k)
+            for f, box in zip((program, compiled), boxes, strict=True)
+        ]
+        assert_equal(expected, found)
+
+
 @pytest.mark.parametrize("is_new", [True, False], ids=["new", "outside"])
 @pytest.mark.parametrize("look", LOOKS)
 def test_whatever_looks_at_a_list_finds_what_eager_mode_has(look: str, is_new: bool) -> None:
@@ -271,16 +284,7 @@ def test_whatever_looks_at_a_list_finds_what_eager_mode_has(look: str, is_new: b
     number = LOOKS.index(look)
     for step in {steps[number % 4], steps[0 if is_new else 1 + number % 3]}:
         program = defined(f"{NAMES}def f(x, n, box, is_new):\n{begin}{step}    return x, total, box.log\n")
-        boxes = Box(), Box()
-        functions = program, outlined(program)
-        for box in boxes:
-            box.log.append(0.5)
-        for k in range(3):
-            expected, found = [
-                outcome(lambda x, n, f=f, box=box: (f(x, n, box, is_new), box.log), (normal(k, 3), 7), k)
-                for f, box in zip(functions, boxes, strict=True)
-            ]
-            assert_equal(expected, found)
+        assert_same_logs(program, outlined(program), is_new, [(normal(k, 3), 7) for k in range(3)])
 
 
 def program_in(name: str) -> Any:
@@ -596,16 +600,9 @@ def test_whatever_looks_at_a_list_that_all_steps_append_to_finds_what_eager_mode
     number = LOOKS.index(look)
     for rest in {after[number % 4], after[0], after[1 if is_new else 3]}:
         program = defined(f"{NAMES}def f(xs, y, box, is_new):\n{begin}{rest}    return y, total, box.log\n")
-        boxes = Box(), Box()
-        functions = program, T.compile(program, wait=True)
-        for box in boxes:
-            box.log.append(0.5)
-        for k in range(4):
-            expected, found = [
-                outcome(lambda xs, y, f=f, box=box: (f(xs, y, box, is_new), box.log), (rows_of(k, 12 + k % 2), normal(k, 3)), k)
-                for f, box in zip(functions, boxes, strict=True)
-            ]
-            assert_equal(expected, found)
+        assert_same_logs(
+            program, T.compile(program, wait=True), is_new, [(rows_of(k, 12 + k % 2), normal(k, 3)) for k in range(4)]
+        )
 
 
 def cleared_before(ys: Any, walk: Any) -> Any:

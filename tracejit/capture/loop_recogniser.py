@@ -407,21 +407,14 @@ class LoopRecogniser:
         steps."""
         assert self._elements is not None
         at = self.counters.at
-        growing = [x for x, items in zip(now.lists, step.collected, strict=True) if items]
+        lists = [*zip(now.lists, step.collected, strict=True)]
+        growing = [x for x, items in lists if items]
         if not all(x.is_private or x.reached is not None for x in growing):
             return None
         if any(getattr(x.newest(), "requires_grad", False) for x in growing if not x.is_private):
             return None  # code that sees an item may ask for its gradient: what goes through later steps would be missing
-        row_major = [
-            not items or tensor_of(x.newest())._array.flags.c_contiguous
-            for x, items in zip(now.lists, step.collected, strict=True)
-        ]
-        visible = [
-            place
-            for x, items in zip(now.lists, step.collected, strict=True)
-            for place in items
-            if x.reached is not None and isinstance(x.newest(), Tensor)
-        ]
+        row_major = [not items or tensor_of(x.newest())._array.flags.c_contiguous for x, items in lists]
+        visible = [place for x, items in lists for place in items if x.reached is not None and isinstance(x.newest(), Tensor)]
         kept = self._may_be_kept(now.snapshot.tensors, variables) if self._names.branches else set()
         loop = StepsAsLoop(self._interpreter, step, moves, now.snapshot.tensors, now.elements, row_major, visible, kept)
         count = self._elements.count - (self._elements.last + at)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
     from tracejit.capture.snapshots import Snapshot
 
-__all__ = ["OutsideList", "OwnList", "ReachedLists", "added_items", "appended_lists", "note_appended", "note_filled"]
+__all__ = ["OutsideList", "OwnList", "ReachedLists", "appended_lists", "note_appended", "note_filled"]
 
 _UNKNOWN = object()
 _LOOKS: Final = "a step reads, or changes otherwise, a list in an object that steps append to"
@@ -61,7 +61,7 @@ class _GrownList:
     def add(self, name: str, arguments: tuple[Any, ...]) -> bool:
         """Note that the program calls a method of the list that adds items.  Returns whether that is all there is to do."""
         recorder = self.run.recorder
-        if self.run.interpreter.loops_around[-1:] != [self.run] or (added := added_items(recorder, name, arguments)) is None:
+        if self.run.interpreter.loops_around[-1:] != [self.run] or (added := _added_items(recorder, name, arguments)) is None:
             return False
         if recorder.stopped:
             recorder.perform(lambda: self.items.extend(map(plain_value, added)))
@@ -124,7 +124,7 @@ class OwnList:
 
     def add(self, name: str, arguments: tuple[Any, ...]) -> bool:
         """See _GrownList.  A step of any loop may append to the list."""
-        added = added_items(self.recorder, name, arguments)
+        added = _added_items(self.recorder, name, arguments)
         if added is None:
             return False
         self.recorder.journal.note(Topic.APPENDED)
@@ -189,7 +189,7 @@ class OutsideList:
         if self.recorder.interpreter.loops_around or self.is_over:
             self.look()
             return False
-        added = added_items(self.recorder, name, arguments)
+        added = _added_items(self.recorder, name, arguments)
         if added is None:
             return False
         self.recorder.perform(lambda: self.items.extend(map(plain_value, added)))
@@ -227,7 +227,7 @@ class OutsideList:
         self.added.extend(more)
 
 
-def added_items(recorder: Recorder, name: str, arguments: tuple[Any, ...]) -> list[Any] | None:
+def _added_items(recorder: Recorder, name: str, arguments: tuple[Any, ...]) -> list[Any] | None:
     """What a call of a method adds to a list; None if it does anything else.  It may stop the recording."""
     if name not in APPENDING or len(arguments) != 1:
         return None

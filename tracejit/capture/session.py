@@ -256,8 +256,8 @@ class Session(Recorder):
     def instances_among(
         self, cls: type[T], args: tuple[Any, ...], kwargs: dict[str, Any], reach: Reach
     ) -> tuple[list[T], list[str]]:
-        """The instances of `cls` among the arguments, or in what these lead to (`Reach`); and the name of each
-        in the function (`n`, `config.width`).  Does not read them: no guards are added."""
+        """The instances of `cls` among the arguments, or in what these lead to (`Reach`), and the name of each in the function (`n`,
+        `config.width`).  Does not read them: no guards are added."""
         keys: list[int | str] = [*range(len(args)), *kwargs]
         instances, names = sized_among((*args, *kwargs.values()), cls, reach=reach), []
         for _, (key, *steps) in instances:

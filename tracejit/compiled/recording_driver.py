@@ -130,10 +130,6 @@ class RecordingDriver:
         if self.pending is not None or (is_crowded() and self._wait() < math.inf):
             stats.early_calls += 1
             return UNSERVED
-        if table.symbolic.lists_vary(args, kwargs):
-            if not self._forget_sizes_of_lists():
-                return UNSERVED
-            miss, exited = Miss((), None, 0, miss.cost), None
         sizes = table.symbolic.shapes(args, kwargs)
         is_deferred = policy.defers(sizes)
         if is_deferred and policy.defers_for_free:
@@ -142,6 +138,10 @@ class RecordingDriver:
             if policy.accounts.charge(miss.cost + (_LOOKUP if len(table.by_sizes) > 1 else _UNSERVED)) and miss.tried:
                 policy.close_window()
             return UNSERVED
+        if table.symbolic.lists_vary(args, kwargs):
+            if not self._forget_sizes_of_lists():
+                return UNSERVED
+            miss, sizes = Miss((), None, 0, miss.cost), table.symbolic.shapes(args, kwargs)
         if self._make_instance(args, kwargs, miss, sizes):
             stats.unserved -= 1
             return table.serve(args, kwargs)
@@ -191,7 +191,7 @@ class RecordingDriver:
         try:
             is_taken = recording_turn.take(ticket) and self.pending is None
             if is_taken:
-                self._table.clear(Reach.WITHOUT_LISTS)
+                self._policy.drop_all(Reach.WITHOUT_LISTS)
             return is_taken
         finally:
             ticket.over = True

@@ -43,9 +43,8 @@ _ATTEMPTS: Final = 4  # symbolic recordings in a row of which no instance was ma
 _DOMAINS: Final = 24  # of a symbolic recording
 _NARROW: Final = 6  # domains that served no size but their first; then no more are made
 _UNROLLED: Final = 2  # domains of one size each, while there are no others: a loop over the size is unrolled
-_NUMBERS_OF_LOGGED: Final = (
-    3  # of tensors in lists in objects, so many as a list has that calls fill, empty or find in two states
-)
+_NUMBERS_OF_LOGGED: Final = 3
+"""Numbers of tensors in lists in objects, so many as calls may find there that fill such lists once, or empty them."""
 _FITS: Final = object()
 INTEGER: Final[Any] = "an integer"  # in the place of a second size: no shape has it
 STRIDES: Final[Any] = "strides"  # behind the sizes and the strides of a tensor that does not fill its memory

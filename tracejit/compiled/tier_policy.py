@@ -47,7 +47,7 @@ from tracejit.compiled.pieces import Pieces, compile_between_calls, compile_in_p
 from tracejit.compiled.recorded_path import FIRST_WAIT, RecordedPath
 from tracejit.core.locks import Ticket, Turn
 from tracejit.cpython.dispatcher import UNSERVED
-from tracejit.cpython.size_table import Shapes
+from tracejit.cpython.size_table import Reach, Shapes
 from tracejit.report.debug import log_resting, report_defect
 from tracejit.report.divergences import Divergence
 from tracejit.report.performance import COMPILED_ANEW, Warned, again_and_again, not_worth_it, raising, too_many
@@ -194,6 +194,12 @@ class TierPolicy:
             self._calls_of_new_size *= 2
         self.accounts.window = max(WINDOW, len(table.paths))
         return bool(dropped)
+
+    def drop_all(self, reach: Reach) -> None:
+        """Drop all paths.  reach: what is looked at in the arguments of calls from now on."""
+        dropped = self._table.paths
+        self._table.clear(reach)
+        self._retire(dropped)
 
     def _retire(self, dropped: Sequence[RecordedPath]) -> None:
         for path in dropped:

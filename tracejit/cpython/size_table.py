@@ -53,7 +53,7 @@ _CONTAINERS: Final = TUPLES | LISTS | DICTIONARIES
 
 class Reach(Enum):
     """What of the arguments of a call is looked at.  ALL: what machine code looks at.  WITHOUT_LISTS: the same, but for lists in other
-    objects.  ARGUMENTS: the arguments alone."""
+    objects.  ARGUMENTS: the arguments alone.  The value is the most items of a list in another object."""
 
     ALL = LONGEST
     WITHOUT_LISTS = 0

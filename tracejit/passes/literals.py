@@ -7,6 +7,7 @@ Only for operations that are correctly rounded: a nest that is given such a numb
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import replace
 
@@ -49,9 +50,8 @@ def literals(graph: Graph) -> dict[tuple[int, int], int | float]:
 
 def with_sizes_given(graph: Graph) -> Graph:
     """The graph with loops that are given the numbers computed of sizes which their steps have as literals."""
-    if not any(node.op.kind is Kind.LOOP for node in graph.nodes):
-        return graph
-    return replace(graph, nodes=tuple([_with_sizes_given(x) if x.op.kind is Kind.LOOP else x for x in graph.nodes]))
+    nodes = tuple([_with_sizes_given(x) if x.op.kind is Kind.LOOP else x for x in graph.nodes])
+    return graph if all(map(operator.is_, nodes, graph.nodes)) else replace(graph, nodes=nodes)
 
 
 def _with_sizes_given(node: Node) -> Node:
@@ -68,6 +68,8 @@ def _with_sizes_given(node: Node) -> Node:
         return given.setdefault((type(x.value), x.value.number), (next(fresh), x))[0]  # type: ignore[union-attr]
 
     nodes = [replace(x, operands=tuple([operand(x, y) for y in x.operands])) for x in body.nodes]
+    if not given and body is node.attrs["body"].graph:
+        return node
     avals = {v: ScalarAval(python_type(x.value)) for v, x in given.values()}
     body = replace(body, inputs=(*body.inputs, *avals), avals={**body.avals, **avals}, nodes=tuple(nodes))
     attributes = tuple([(name, Body(body) if name == "body" else x) for name, x in node.attributes])
