@@ -463,13 +463,6 @@ def several_results(x: Any, steps: int) -> Any:
     return x
 
 
-def attribute(x: Any, steps: int) -> Any:
-    for _ in range(steps):
-        x = x * 0.5 if x.sum() > 1 else x + 1
-        setattr(BOX, "total" if len(x) else "none", x)
-    return x
-
-
 def put_in_front(x: Any, steps: int) -> Any:
     seen = []
     for _ in range(steps):
@@ -479,10 +472,11 @@ def put_in_front(x: Any, steps: int) -> Any:
     return x, len(seen)
 
 
-def item_of_a_dictionary(x: Any, steps: int) -> Any:
-    counts = {"large": 0, "small": 0}
+def new_item_of_a_dictionary(x: Any, steps: int) -> Any:
+    counts: dict[str, int] = {}
     for _ in range(steps):
-        counts["large" if x.sum() > 1 else "small"] += 1
+        size = "large" if x.sum() > 1 else "small"
+        counts[size] = counts.get(size, 0) + 1
         x = x * 0.5 if x.sum() > 1 else x + 1
     return x, counts
 
@@ -667,9 +661,8 @@ REFUSED: dict[Any, str] = {
     gradient_in_an_inner_loop: "in a loop, has a tensor that requires grad, and that is not so in all steps",
     one_tensor_in_two_variables: "two variables hold one tensor that requires grad after a step",
     several_results: "gives several tensors",
-    attribute: "a step changes what it has not made",
     put_in_front: "a step reads, or changes otherwise, a list in an object",
-    item_of_a_dictionary: "a step changes what it has not made",
+    new_item_of_a_dictionary: "a step changes what it has not made",
     texts: "'last' is another str after each step",
     shapes: "'x' holds other kinds of things after some steps",
     view_of_a_row: "a step leaves a view of what it was given",

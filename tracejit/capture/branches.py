@@ -4,7 +4,8 @@ A branch in a loop whose outcome differs from step to step makes 2**n paths of n
 being recorded.  Recording costs several times as much as an eager call, and compiling a long graph costs more than that.  So a
 recording is given up when it is long and the outcomes of one of its branches have alternated often enough.  A `while` loop whose
 condition depends on values has one path for each trip count; it is given up when the recording is longer still.  Where the loop
-can be outlined, so that the next recording has it as one node, both is decided after fewer steps.
+can be outlined, so that the next recording has it as one node, both is decided after fewer steps.  So is it for a loop whose steps
+leave gradients in leaves: a recording of all its steps is as long as a training run.
 
 A branch is identified by the current instructions of all frames of instrumented code.  So the runs of a line in a loop are one
 branch, and runs of a function for different callers are different branches.  This module must not know what follows when a
@@ -42,6 +43,8 @@ _LONGER_OUTLINED: Final = 400
 """The same of loops that can be outlined."""
 _LONGEST_OUTLINED: Final = 1500
 """Number of nodes from which it is given up if a loop can be outlined, and values decide a branch in each of its steps."""
+_PASSES: Final = 6
+"""The number of backward passes that leave gradients from which a recording is given up if the loop around them can be outlined."""
 _SHOWN: Final = 4
 """Number of outcomes that a branch keeps for its message."""
 
@@ -65,9 +68,11 @@ class Branch:
     number of decisions whose outcome differed from the one before.  values: some of the outcomes, as texts.  ends_while: whether
     one of its outcomes ends a `while` loop.  is_fixed: whether numbers from outside decide it, which are most likely the same in
     the next call (attributes of layers).  calls_compiled: whether a function other than the first was called as a compiled
-    function."""
+    function.  trains: whether it is no branch, but a backward pass that leaves gradients in leaves."""
 
-    __slots__ = ("_is_in_loop", "_last", "alternations", "calls_compiled", "ends_while", "is_fixed", "runs", "sites", "values")
+    __slots__ = (
+        "_is_in_loop", "_last", "alternations", "calls_compiled", "ends_while", "is_fixed", "runs", "sites", "trains", "values",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -82,6 +87,7 @@ class Branch:
         self.is_fixed = is_fixed
         self.ends_while = ends_while
         self.calls_compiled = calls_compiled
+        self.trains = False
         self.runs = self.alternations = 0
         self.values: list[str] = []
         self._last = first
@@ -128,6 +134,8 @@ class Branch:
 
     def text(self) -> str:
         """The reason for giving up, for the user."""
+        if self.trains:
+            return f"each step of a loop takes gradients, {self.runs} in this call"
         if self.alternates:
             return f"a branch in a loop comes out in different ways ({', '.join(self.values)}) from step to step"
         if self.ends_while:
@@ -171,11 +179,11 @@ class Branches:
     """The branches of one recording.
 
     may_give_up: whether they may end the recording; if not, they are only counted.  gives_up_soon: whether few steps of a loop are
-    enough for that.  recursion: of functions that call themselves."""
+    enough for that.  may_outline: whether the next recording may outline loops.  recursion: of functions that call themselves."""
 
     def __init__(self, unwatched: Callable[[Callable[[], bool]], bool]) -> None:
         """unwatched: calls a function that is not a part of the recorded call."""
-        self.may_give_up = self.gives_up_soon = False
+        self.may_give_up = self.gives_up_soon = self.may_outline = False
         self.recursion = Recursion()
         self._unwatched = unwatched
         self._branches: dict[tuple[Any, ...], Branch] = {}  # by the current instructions of the frames
@@ -204,6 +212,18 @@ class Branches:
             return ""
         gives_up_soon = self.gives_up_soon and branch.has_run_long(nodes, True) and self._unwatched(branch.is_in_loop)
         return branch.text() if branch.has_run_long(nodes, gives_up_soon) else ""
+
+    def note_backward(self) -> str:
+        """Note that the user's code has started a backward pass that leaves gradients in leaves.  Returns what `note` does."""
+        frames = list(instrumented_frames())
+        key = ("backward", *[x for frame in frames for x in (id(frame.f_code), frame.f_lasti)])
+        passes = self._branches.get(key)
+        if passes is None:
+            passes = self._branches[key] = self._new_branch(None, frames, is_fixed=False)
+            passes.trains = True
+        passes.runs += 1
+        gives_up = self.may_give_up and self.may_outline and passes.runs == _PASSES and self._unwatched(passes.is_in_loop)
+        return passes.text() if gives_up else ""
 
     def note_call(self, code: CodeType) -> None:
         """Note that the user's code calls a function.  code: its instrumented code."""

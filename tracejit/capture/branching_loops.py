@@ -37,11 +37,15 @@ from tracejit.capture.appended_items import AppendedItems
 from tracejit.capture.call_sites import user_line
 from tracejit.capture.carried_leaves import CarriedLeaves
 from tracejit.capture.defects import stop_for_defect
+from tracejit.capture.found_places import GradPlace
+from tracejit.capture.freed_graphs import FreedGraphs
 from tracejit.capture.gathered_items import GatheredItems
+from tracejit.capture.handlers.effects import StepChanges
 from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.handlers.symbols import is_symbolic
 from tracejit.capture.item_objects import slots_with_copies, slots_with_items, why_not_rows
 from tracejit.capture.logged_calls import LoggedCalls
+from tracejit.capture.loop_places import LoopPlaces
 from tracejit.capture.loop_result import LoopResult
 from tracejit.capture.loop_steps import LIVE_IN, SHARED, RecordingPoint, StepValue, outside_value
 from tracejit.capture.path_body import body_of, first_parts
@@ -72,7 +76,7 @@ from tracejit.capture.step_paths import (
     carried_form,
     check_tensor,
     describe_path,
-    is_carried_or_constant,
+    list_form,
     number_tensor,
     number_value,
     put_together,
@@ -80,7 +84,7 @@ from tracejit.capture.step_paths import (
     tensor_aval,
     variable_keys,
 )
-from tracejit.capture.step_places import StepPlace, places_of_step
+from tracejit.capture.step_places import StepPlace
 from tracejit.capture.steps_on_tape import StepsOnTape
 from tracejit.capture.stopped_loop import StoppedLoop
 from tracejit.capture.syntax.loops import UNBOUND
@@ -194,10 +198,9 @@ class LoopRun:
         self.line = user_line()
         self.elements: Elements | None = None
         self.gathered = GatheredItems(interpreter)
-        self.places: dict[str, StepPlace] = {}
-        self.stores: set[int] = set()  # the positions of those in places among the effects, when the step began
-        self.values_in_python: dict[str, Any] = {}  # what these hold in Python where slots are filled
-        self.entered_values: dict[str, Any] = {}  # what the step that runs found in them
+        self.uncounted: set[int] = set()  # ids of tensors that steps write to through `.data`
+        self.sets_found: frozenset[int] = frozenset()  # the ids of sets that the step finds
+        self.containers_found: frozenset[int] = frozenset()  # those of lists, dictionaries and instances
         self.element: Any = None  # the number of the next step's
         self.trips: TripCount | None = None
         self.first = self.restarts = self.made = 0
@@ -214,6 +217,8 @@ class LoopRun:
         self.items = AppendedItems(self)
         self.calls = LoggedCalls(self)
         self.reached = ReachedLists(self)
+        self.places = LoopPlaces(self)
+        self.freed = FreedGraphs(self)
         self.kinds = VaryingKinds(self)
         self.stopped = StoppedLoop(self)
 
@@ -343,7 +348,7 @@ class LoopRun:
         """Forget all steps of the node."""
         for tensor in self.states.values():
             tensor._array[...] = self.states_before[id(tensor)]
-        self.restore_places()
+        self.places.restore()
         self.variables = dict(self.variables_before)
         self.items.steps.clear()
         self._fill_slots()
@@ -376,19 +381,19 @@ class LoopRun:
         if self.trips is not None:
             slots.append(Slot(("element",), Aval((), int64), int))
             tensors.append(number_tensor(interpreter, self.element, int))
-        self._find_places()
+        self.variables.update(self.places.find())
         for name in [*[name for name in loop.live_ins if name in loop.live_outs], *self.places]:
             value = self.variables[name]
             if name in loop.detached and isinstance(value, Tensor) and value.requires_grad:
                 value = detach(value)
             leaves: list[Any] = []
-            in_place = self.places[name].only_in_place if name in self.places else name in loop.only_in_place
-            if in_place and isinstance(value, Tensor):
+            if (name in loop.only_in_place and isinstance(value, Tensor)) or self.places.is_constant(name, value):
                 continue
             if value is UNBOUND:
                 self.unbound.add(name)
                 continue
-            form = carried_form(value, leaves)
+            is_list = name in self.places and type(value) is list
+            form = list_form(self.recorder, value, leaves) if is_list else carried_form(value, leaves)
             if form is None:
                 continue
             carried[name] = Carried(form, [*range(len(slots), len(slots) + len(leaves))])
@@ -428,7 +433,7 @@ class LoopRun:
         for name, x in [*interpreter.written_in_steps.get(self.function.__code__, ())]:  # runs of a loop have the same slots
             x = self.fixed.get(name) if name else x
             if isinstance(x, Tensor) and (value := interpreter.value_of(x)) is not None:
-                self.add_written(x, value)
+                self.add_written(x, value, id(x) in self.uncounted)
                 self.arrays.append(x._array.copy())
                 self.objects.append(-1)
                 self.grads.append(False)
@@ -447,10 +452,12 @@ class LoopRun:
         holds = type(plain(x))
         return Slot(key, Aval((), NUMBERS[holds]), holds), number_tensor(self.interpreter, x, holds)
 
-    def add_written(self, x: Tensor, value: int) -> int:
+    def add_written(self, x: Tensor, value: int, is_uncounted: bool) -> int:
         """Give a tensor from before the loop, which steps write to, a slot; one in a variable is known by the name of that.  value:
-        what it holds before the step."""
+        what it holds before the step.  is_uncounted: whether these writes do not count as changes."""
         k = len(self.tree.slots)
+        if is_uncounted:
+            self.uncounted.add(id(x))
         if id(x) not in self.states_before:
             self.states_before[id(x)] = self.contents_before[id(x)] if id(x) in self.contents_before else x._array.copy()
         self.interpreter.note_contents(x)
@@ -477,7 +484,7 @@ class LoopRun:
             if before is None and holds is Leaf:
                 before = wrap(self.arrays[k].copy()).requires_grad_()
             elif before is None:
-                before = self.tape.tensors()[k] if self.grads[k] else wrap(self.arrays[k])
+                before = self.tape.tensors()[k] if self.grads[k] else self.freed.with_position(k, wrap(self.arrays[k]))
             known[number] = before
         return known[number]
 
@@ -548,10 +555,12 @@ class LoopRun:
             self.leaves.begin_step(stand_ins)
             begin = RecordingPoint.of(interpreter)
             live_ins = [interpreter.values[id(x)] for x in stand_ins]
-            self._enter_places(stand_ins)
+            self.places.enter(stand_ins)
             entered = interpreter.journal.mark()
             self.calls.begin_step()
             before = self.reachable()
+            if not isinstance(before, str):
+                self.sets_found, self.containers_found = before.sets, frozenset(map(id, before.containers))
             self.reached.begin_step(before)
             self.gathered.stand_ins.clear()
             given = self._arguments(stand_ins)
@@ -562,6 +571,7 @@ class LoopRun:
         around, interpreter.contents_before = interpreter.contents_before, self.contents_before
         before_write, interpreter.before_write = interpreter.before_write, self.tape.before_write
         self.contents_before.clear()
+        changes_around, recorder.effects.step_changes = recorder.effects.step_changes, StepChanges(begin.values)
         try:
             named, values = self.step(self.functions[self.part], *given)
         except BaseException as error:
@@ -572,6 +582,9 @@ class LoopRun:
             raise
         finally:
             interpreter.contents_before, interpreter.before_write = around, before_write
+            self.places.found.changes, recorder.effects.step_changes = recorder.effects.step_changes, changes_around
+            if changes_around is not None:
+                changes_around.add(self.places.found.changes)
             self.tree.asks_for_grad = self.tree.asks_for_grad or interpreter.asked_for_grad
             interpreter.asked_for_grad = interpreter.asked_for_grad or asked_before
             if around is not None:
@@ -583,18 +596,22 @@ class LoopRun:
         if recorder.stopped:
             self.note_stop()
             return self.stopped.go_on(way, values, stand_ins)
-        left = {name: place.value(recorder) for name, place in self.places.items()}
+        left = self.places.left()
         try:
             if isinstance(before, str):
                 raise Refused(before)
             outcome = describe_path(self, begin, entered, self.leaves.live_ins(live_ins), way, values, left, before)
             if outcome.new_leaves:
                 self._note_leaves(outcome.new_leaves)
-            if outcome.new_lists:
+            if outcome.stays:
+                self.places.found.note(outcome.new_places)
+                return self._stay_outside(stand_ins, live_ins, way, values, left, [place for place, _ in outcome.new_places])
+            if outcome.new_lists or outcome.new_places:
                 self.reached.begin(outcome.new_lists, are_certain=True)
+                self.places.found.take(outcome.new_places)
                 self._restore_written()
-            if outcome.new_leaves or outcome.new_lists:
-                self._take_back(outer, stand_ins, states, guarded)
+            if outcome.new_leaves or outcome.new_lists or outcome.new_places:
+                self._take_back(outer, stand_ins, live_ins, states, guarded)
                 return self._once_more()
             may_stay = self.may_stay_outside and way != RETURNS and (way == CONTINUES or not self.items.numbers)
             stays = self._reads_twice(outcome) or self.leaves.are_from_outside or outcome.has_views_of_leaf
@@ -607,7 +624,7 @@ class LoopRun:
             if outcome.changes:
                 raise Refused(f"{outcome.changes!r} holds other kinds of things after some steps")
             self._add_path(outcome)
-            self._take_back(outer, stand_ins, states, guarded)
+            self._take_back(outer, stand_ins, live_ins, states, guarded)
         except (Refused, NoBody) as refusal:
             self.stop(str(refusal))
             return self.stopped.go_on(way, values, stand_ins)
@@ -649,16 +666,6 @@ class LoopRun:
         by_key = {slot.key: k for k, slot in enumerate(self.tree.slots)}
         self.carried[name] = Carried(form, [by_key[key] for key in keys])
 
-    def _find_places(self) -> None:
-        """Find the places that steps store in, those that hold what may be carried, or what has no state; and lists in objects."""
-        variables = {name: self.variables[name] for name in self.loop.live_ins}
-        places, lists = places_of_step(self.recorder, self.function, variables)
-        self.reached.begin([(x, len(x)) for x in lists if not self.is_nested], are_certain=False)
-        values = {name: place.read(self.recorder) for name, place in places.items()}
-        self.places = {name: place for name, place in places.items() if is_carried_or_constant(values[name])}
-        self.values_in_python = {name: place.current_value() for name, place in self.places.items()}
-        self.variables.update({name: values[name] for name in self.places})
-
     @property
     def read_after(self) -> Collection[str]:
         """The variables, and places, that are read after the loop."""
@@ -668,43 +675,10 @@ class LoopRun:
         """What a step finds besides slots, or why that cannot be compared.  without: positions of further effects to leave out."""
         return reachable(self.recorder, self.function, self.fixed, {*self.positions, *without})
 
-    def reachable_after(self, in_places: Mapping[str, Any], without: Collection[int] = ()) -> Snapshot | str:
-        """The same after the step, where places hold what they did before it.  in_places: what they hold."""
-        own = {name: place for name, place in self.places.items() if not self.recorder.is_outside(place.owner)}
-        for name, place in own.items():
-            place.enter(self.recorder, self.entered_values[name])
-        try:
-            return self.reachable(without)
-        finally:
-            for name, place in own.items():
-                place.enter(self.recorder, in_places[name])
-
     @property
     def positions(self) -> set[int]:
         """The positions of the stores in places, and of calls for output, among the effects."""
-        return self.stores | self.recorder.effects.positions_of(self._targets) | self.calls.positions
-
-    @property
-    def _targets(self) -> list[Any]:
-        return [place.target for place in self.places.values()]
-
-    def _enter_places(self, stand_ins: Sequence[Tensor]) -> None:
-        """Have the step find stand-ins in its places."""
-        self.restore_places()
-        self.entered_values = {}
-        for name, place in self.places.items():
-            value = self.variables[name]
-            if name in self.carried:
-                form, slots = self.carried[name]
-                value = put_together(self.recorder, form, iter([self._given(k, stand_ins[k]) for k in slots]))
-            self.entered_values[name] = value
-            place.enter(self.recorder, value)
-        self.stores = self.recorder.effects.positions_of(self._targets)  # a call for output begins new stores
-
-    def restore_places(self) -> None:
-        """Have places hold what they did before the loop: later guards on contents refer to that."""
-        for name, place in self.places.items():
-            place.put(self.values_in_python[name])
+        return self.places.positions | self.calls.positions
 
     def _reads_twice(self, outcome: StepOutcome) -> bool:
         """Whether a step reads a tensor that requires grad both as what it is given and from before the loop, or has it in two slots:
@@ -757,14 +731,14 @@ class LoopRun:
                     given.append(stand_ins[slots[0]])
                     self.kinds.given[name] = stand_ins[slots[0]]
                     continue
-                given.append(put_together(recorder, form, iter([self._given(k, stand_ins[k]) for k in slots])))
+                given.append(put_together(recorder, form, iter([self.given_of(k, stand_ins[k]) for k in slots])))
             elif name in self.unbound - self.fixed.keys() and (k := self.slot_made(name)) is not None:
-                given.append(self._given(k, stand_ins[k]))
+                given.append(self.given_of(k, stand_ins[k]))
             else:
                 given.append(self.variables[name])
         return given
 
-    def _given(self, k: int, stand_in: Tensor) -> Any:
+    def given_of(self, k: int, stand_in: Tensor) -> Any:
         """What a step is given of a slot."""
         holds = self.tree.slots[k].holds
         if holds is bool:
@@ -831,7 +805,12 @@ class LoopRun:
         return self.body or (*body_of(self.tree)[1:], self.tree.carried())
 
     def _take_back(
-        self, outer: RecordingPoint, stand_ins: Sequence[Tensor], states: dict[int, int], guarded: frozenset[Any]
+        self,
+        outer: RecordingPoint,
+        stand_ins: Sequence[Tensor],
+        live_ins: Sequence[int],
+        states: dict[int, int],
+        guarded: frozenset[Any],
     ) -> None:
         """Take back what a step has recorded, but for what it has read."""
         interpreter, recorder = self.interpreter, self.recorder
@@ -850,6 +829,7 @@ class LoopRun:
             value = interpreter.values.pop(id(x), -1)
             interpreter.defined.pop(value, None)
             interpreter.requires_grad.discard(value)
+        interpreter.requires_grad.difference_update(live_ins)
         for k, x in self.states.items():
             entered = states.get(id(x), self.entered[k])
             assert entered is not None
@@ -890,11 +870,17 @@ class LoopRun:
         self.items.note_step(appended)
 
     def _stay_outside(
-        self, stand_ins: Sequence[Tensor], live_ins: Sequence[int], way: int, values: Sequence[Any], in_places: Mapping[str, Any]
+        self,
+        stand_ins: Sequence[Tensor],
+        live_ins: Sequence[int],
+        way: int,
+        values: Sequence[Any],
+        in_places: Mapping[str, Any],
+        others: Sequence[StepPlace | GradPlace] = (),
     ) -> tuple[int, Any] | None:
         """Leave the nodes of the first step where they are: stand-ins become what they stand for.  live_ins: the values of stand-ins
-        before the step.  way, values: what it has returned.  in_places: what these hold after it.  Returns None if there is another step,
-        else the result of the loop."""
+        before the step.  way, values: what it has returned.  in_places: what these hold after it.  others: further places in which it has
+        stored.  Returns None if there is another step, else the result of the loop."""
         interpreter = self.interpreter
         self.first += 1
         known: dict[int, int] = {}
@@ -926,6 +912,9 @@ class LoopRun:
         self.reached.keep(lambda x: _replaced(x, originals))
         for name, x in in_places.items():
             self.places[name].store(self.recorder, _replaced(x, originals))
+        for place in others:
+            if (real := _replaced(x := place.value(self.recorder), originals)) is not x:
+                place.store(self.recorder, real)
         if way != CONTINUES:
             return way, self.recorder.mark_created((*left,))
         if self.trips is not None:

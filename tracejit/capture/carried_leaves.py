@@ -61,7 +61,7 @@ class CarriedLeaves:
             run.places[name].put(None)
         found = run.reachable()
         for name in names:
-            run.places[name].put(run.values_in_python[name])
+            run.places[name].put(run.places.values_in_python[name])
         if isinstance(found, str):
             return found
         is_found = any(x is y for x in found.tensors for y in self.begun.values())

@@ -21,6 +21,7 @@ from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.handlers.symbols import MethodOf, is_symbolic
 from tracejit.capture.policies import IDENTITY_TYPES, bound_to, is_a
 from tracejit.capture.step_paths import NUMBERS, Refused, number_tensor, tensor_aval
+from tracejit.ops.movement.views import detach
 from tracejit.replay.ir import Constant, Expr, Function, ListOf, Name, Return, names, renamed, tuple_of
 from tracejit.replay.python import load
 from tracejit.tensor import Tensor
@@ -71,6 +72,11 @@ class LoggedCalls:
     def are_any(self) -> bool:
         """Whether steps have made such calls."""
         return bool(self._calls)
+
+    @property
+    def has_output(self) -> bool:
+        """Whether the step that runs has made a call that is deferred."""
+        return len(self._run.recorder.effects.opaque_calls) > self._other_calls
 
     def begin_step(self) -> None:
         """Note where the effects of a step begin."""
@@ -168,6 +174,7 @@ class _Reader:
         self._run, self._recorder = run, run.recorder
         self.objects: list[Any] = []
         self.numbers: list[Tensor] = []
+        self._shown: list[Tensor] = []  # what the program shows, of which those are the contents
         self._of_numbers: dict[int, Expr] = {}  # by ids of numbers and texts
 
     def form(self, call: FunctionCall) -> _Form:
@@ -231,11 +238,12 @@ class _Reader:
 
     def _tensor(self, tensor: Tensor) -> Expr:
         """The parameter for a tensor that a step gives."""
-        if tensor.requires_grad or self._run.interpreter.value_of(tensor) is None:
+        if self._run.interpreter.value_of(tensor) is None:
             raise _refused(tensor)
-        at = next((k for k, y in enumerate(self.numbers) if y is tensor), len(self.numbers))
+        at = next((k for k, y in enumerate(self._shown) if y is tensor), len(self.numbers))
         if at == len(self.numbers):
-            self.numbers.append(tensor)
+            self._shown.append(tensor)
+            self.numbers.append(detach(tensor) if tensor.requires_grad else tensor)
         return Name(f"{_NUMBER}{at}")
 
 

@@ -126,8 +126,11 @@ class LoopResult:
         for k, x in self._run.states.items():
             write = REGISTRY["write"]
             operands = [interpreter.values[id(x)], interpreter.values[id(at[LIVE_IN, k])]]
-            interpreter.nodes.append(Node(write, tuple(operands), (), (interpreter._define(x),), interpreter._line()))
-            interpreter.evaluated[interpreter.nodes[-1].outputs[0]] = False
+            interpreter.nodes.append(Node(write, tuple(operands), (), (written := interpreter._define(x),), interpreter._line()))
+            interpreter.evaluated[written] = False
+            interpreter.requires_grad.discard(written)
+            if id(x) in self._run.uncounted:
+                interpreter.uncounted.add(written)
             interpreter._wrote = interpreter._wrote or id(x) not in interpreter.states
         self._guard_objects(at)
         return self._result(way, at, rows)
@@ -188,7 +191,7 @@ class LoopResult:
                 x = detach(x).requires_grad_()
             elif before is None and x.requires_grad and not self._run.grads[k]:
                 x = detach(x)
-            value = known.setdefault(number, x) if before is None else before
+            value = known.setdefault(number, self._run.freed.with_position(k, x)) if before is None else before
             if k in read:
                 held[number] = value
             return value
@@ -196,10 +199,11 @@ class LoopResult:
         by_key = {slot.key: k for k, slot in enumerate(slots)}
         self._run.calls.emit(self._run.items.columns(rows))
         self._run.kinds.take_ends(at)
-        self._run.restore_places()
+        self._run.places.restore()
         stored = {k for _, end in tree.all_paths() for k in end.left}
-        for name in self._run.places.keys() & self._run.carried.keys():
-            if not stored.isdisjoint(self._run.carried[name].slots):
+        for name in self._run.places.with_slots:
+            own = self._run.carried[name].slots if name in self._run.carried else [by_key["variable", name]]
+            if not stored.isdisjoint(own):
                 self._run.places[name].store(
                     self._run.recorder, self._run.variable(name, by_key, value_of_slot, self._run.recorder)
                 )

@@ -7,7 +7,16 @@ from collections.abc import Collection, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from tracejit.capture.handlers.effects import AttributeStore, CellStore, DataStore, FunctionCall, GradStore, ItemStore, MethodCall
+from tracejit.capture.handlers.effects import (
+    AttributeStore,
+    CellStore,
+    DataStore,
+    EffectTarget,
+    FunctionCall,
+    GradStore,
+    ItemStore,
+    MethodCall,
+)
 from tracejit.capture.handlers.symbols import MethodOf
 from tracejit.capture.policies import APPENDING, is_user_instance
 from tracejit.capture.recording.journal import Mark, Topic
@@ -17,6 +26,7 @@ from tracejit.replay.ir import Name
 
 if TYPE_CHECKING:
     from tracejit.capture.branching_loops import LoopRun
+    from tracejit.capture.found_places import Found
     from tracejit.capture.handlers.recorder import Recorder
 
 __all__ = ["does_more", "what_has_changed", "why_not_again"]
@@ -35,26 +45,44 @@ def what_has_changed(run: LoopRun, before: Snapshot, after: Snapshot, entered: M
 
 
 def why_not_again(
-    run: LoopRun, lists: Sequence[tuple[list[Any], int]], before: Snapshot, in_places: Mapping[str, Any], entered: Mark
+    run: LoopRun,
+    lists: Sequence[tuple[list[Any], int]],
+    found: Found,
+    before: Snapshot,
+    in_places: Mapping[str, Any],
+    entered: Mark,
+    may_have_output: bool = False,
 ) -> str:
-    """Why a step that has appended to lists cannot be made again: what else it has changed; "" if it can.  The lists are shortened while
-    this is compared.  lists: each with its length before the step.  The others: see `describe_path`."""
+    """Why a step that has appended to lists, or stored in places, cannot be made again: what else it has changed; "" if it can.  The lists
+    are shortened while this is compared.  lists: each with its length before the step.  found: the places.  may_have_output: whether it
+    may have made calls for output.  The others: see `describe_path`."""
     added, ids = [(items, items[length:]) for items, length in lists], {id(items) for items, _ in lists}
-    effects = enumerate(run.recorder.effects.in_order)
-    of_lists = [k for k, x in effects if k >= run.reached.first_effect and _appends(x, ids)]
+    places = [place.target for place, _ in found]
+    effects = [*enumerate(run.recorder.effects.in_order)]
+    known = [k for k, x in effects if k >= run.reached.first_effect and _appends(x, ids)]
+    known += [k for place in places for k in run.places.found.changes.positions.get(place, ())]
+    if may_have_output:
+        known += [k for k, x in effects if k >= run.reached.first_effect and isinstance(x, FunctionCall)]
+    replaced = {k: x for k, x in run.places.found.changes.replaced.items() if k in known}
     for items, length in lists:
         del items[length:]
+    now = {k: run.recorder.effects.in_order[k] for k in replaced}
+    for k, x in replaced.items():
+        list.__setitem__(run.recorder.effects.in_order, k, x)
     try:
-        after = run.reachable_after(in_places, of_lists)
+        after = run.places.reachable_after(in_places, [k for k in known if k not in replaced], found)
     finally:
+        for k, x in now.items():
+            list.__setitem__(run.recorder.effects.in_order, k, x)
         for items, more in added:
             items.extend(more)
     if isinstance(after, str):
         return after
     if why := what_has_changed(run, before, after, entered):
         return why
-    changed = _change(run, entered, ids)
-    return f"a step appends to a list, and changes {changed}" if changed else ""
+    changed = _change(run, entered, ids, places, may_have_output)
+    what = "appends to a list" if lists else "stores in a place"
+    return f"a step {what}, and changes {changed}" if changed else ""
 
 
 def does_more(run: LoopRun, entered: Mark) -> str:
@@ -71,25 +99,40 @@ def does_more(run: LoopRun, entered: Mark) -> str:
     return f"a step does more than compute: it calls {f'{name}()' if name else 'what is not in the program'}"
 
 
-def _change(run: LoopRun, entered: Mark, lists: Collection[int] = ()) -> str:
-    """What a step has changed outside, rather something else than a call for output; "" if nothing but lists with these ids."""
+def _change(
+    run: LoopRun, entered: Mark, lists: Collection[int] = (), places: Collection[EffectTarget] = (), may_have_output: bool = False
+) -> str:
+    """What a step has changed outside, rather something else than a call for output; "" if nothing but lists with these ids, and these
+    places."""
     interpreter, recorder = run.interpreter, run.recorder
     effects = recorder.effects
     # These tell what has been read and guarded, or that something has happened once.  What was stored is in further tables, too.
-    firsts = interpreter.states, type(interpreter).backward_ran, type(interpreter)._wrote
+    firsts = (
+        interpreter.states,
+        interpreter.uncounted,
+        type(interpreter).backward_ran,
+        type(interpreter)._wrote,
+        type(effects).dropped,
+    )
     sizes = recorder.sizes
-    read = (effects.stored, effects.content_guarded, recorder.guarded_by_value, recorder.positions, *sizes.tables_of_names())
+    read = (effects.stored, effects.content_guarded, recorder.contents.ends, recorder.guarded_by_value, recorder.positions)
     known = (
         *read,
         *firsts,
         run.reached.pending,
+        *sizes.tables_of_names(),
         *recorder.ragged.tables(),
-        *((effects.opaque_calls,) if run.calls.positions else ()),
+        *((effects.opaque_calls,) if run.calls.positions or may_have_output else ()),
     )
-    stores = run.positions
+    stores, containers = set(run.positions), {number for number, _ in places}
+    stores.update([k for place in places for k in run.places.found.changes.positions.get(place, ())])
     found, calls = "", ""
     for table, place in interpreter.journal.changes(entered, Topic.READS | Topic.NUMBERS | Topic.APPENDED):
         if lists and _is_about(recorder, table, place, lists):
+            continue
+        if table is recorder.container_methods.orders and place not in run.sets_found:
+            continue
+        if (table is effects.written and place in places) or (table is effects.originals and place in containers):
             continue
         if any(table is x for x in known) or (table is effects.in_order and place in stores):
             continue
@@ -99,6 +142,8 @@ def _change(run: LoopRun, entered: Mark, lists: Collection[int] = ()) -> str:
                 continue
             if not isinstance(effect, FunctionCall):
                 return _text(effect)
+            if may_have_output:
+                continue
             calls = calls or _text(effect)
         elif table is not effects.opaque_calls:
             changed = table.get(place) if isinstance(table, dict) else None

@@ -84,7 +84,8 @@ class Slot:
     """key: ("element",), ("variable", name, which of its parts and kinds), ("kind", name), ("state", a variable or the id of its tensor),
     or ("return", number); equal slots of two trees have equal keys.  aval: of what it holds.  holds: the type of that: Tensor, int,
     float or bool; object of a state; Leaf (carried_leaves.py).  requires_grad: whether some tensors that it holds do; begins_with_grad:
-    whether the first one does, if there is one; begins_as_leaf: whether that is a leaf, too."""
+    whether the first one does, if there is one; begins_as_leaf: whether that is a leaf, too.  freed: of tensors that require grad, and
+    whose graph a backward pass in the step has freed, where that has led to (freed_graphs.py); the slot holds their contents."""
 
     key: tuple[Hashable, ...]
     aval: Aval
@@ -92,6 +93,7 @@ class Slot:
     requires_grad: bool = False
     begins_with_grad: bool = True
     begins_as_leaf: bool = False
+    freed: frozenset[Any] = frozenset()
 
     @property
     def kind(self) -> tuple[Aval, type]:
@@ -195,11 +197,11 @@ class LoopNode(StepNode):
         if self.tree.trips is not None and type(self.tree.trips.stop) is tuple and self.tree.shared[0] != other.tree.shared[0]:
             return False
         common = self.starts.keys() & other.starts.keys()
-        slots = {slot.key: slot.kind for slot in other.tree.slots}
+        slots = {slot.key: (slot.kind, slot.freed) for slot in other.tree.slots}
         return all(
             self.starts[slot.key] == other.starts[slot.key]
             and self.begun.get(slot.key) == other.begun.get(slot.key)
-            and slots[slot.key] == slot.kind
+            and slots[slot.key] == (slot.kind, slot.freed)
             for slot in self.tree.slots
             if slot.key in common
         )
@@ -325,12 +327,23 @@ class PathTree:
         )
 
     def _marked(self, node: StepNode) -> StepNode:
-        """A node with the kinds that its outputs have where slots hold tensors that require grad."""
+        """A node with the kinds that its outputs have where slots hold tensors that require grad.  No step has a tape if some step takes
+        gradients (path_body.py)."""
         if isinstance(node, LoopNode) or node.with_grad is None or not node.outputs:
             return node
+        if self.takes_gradients:
+            return replace(node, with_grad=False, kinds=tuple([(aval, False) for aval, _ in node.kinds]))
         marked = node.with_grad and node.node.op.is_differentiable and any(map(self._requires_grad, node.operands))
         kinds = [(aval, marked and isinstance(aval, Aval) and aval.dtype.is_floating_point) for aval, _ in node.kinds]
         return replace(node, kinds=tuple(kinds))
+
+    def take_gradients(self) -> None:
+        """Note that some step takes gradients."""
+        self.takes_gradients = True
+        for segment in self.segments():
+            segment.nodes = [self._marked(node) for node in segment.nodes]
+            for node in segment.nodes:
+                self.kinds.update(zip(node.outputs, node.kinds, strict=True))
 
     def _mark_slots(self) -> None:
         """Find which slots may hold tensors that require grad, and mark the nodes that read them."""

@@ -432,6 +432,7 @@ def record(
     follows_rows: bool = False,
     may_give_up: bool = False,
     gives_up_soon: bool = False,
+    may_outline: bool = False,
     reach: Reach = Reach.ALL,
     branching_lines: Mapping[CodeType, frozenset[int]] | None = None,
 ) -> tuple[Recording, Any]:
@@ -444,6 +445,7 @@ def record(
     follows_rows: see RaggedHandlers.
     may_give_up: whether to stop a recording whose path no later call would take (branches.py).
     gives_up_soon: whether few steps of a loop are enough for that.
+    may_outline: whether the next recording may outline loops.
     reach: which tensors and integers these are.
     branching_lines: by code of functions, the lines around which loops are outlined (branching_loops.py).
 
@@ -462,6 +464,7 @@ def record(
                 follows_rows,
                 may_give_up,
                 gives_up_soon,
+                may_outline,
                 reach,
                 branching_lines,
             )
@@ -498,6 +501,7 @@ def _recorded(
     follows_rows: bool,
     may_give_up: bool,
     gives_up_soon: bool,
+    may_outline: bool,
     reach: Reach,
     branching_lines: Mapping[CodeType, frozenset[int]] | None,
 ) -> tuple[Recording, Any]:
@@ -513,7 +517,8 @@ def _recorded(
             run.begin()
             session.facts.earlier = earlier or {}
             session.ragged.follows_rows = follows_rows
-            session.branches.may_give_up, session.branches.gives_up_soon = may_give_up, gives_up_soon
+            branches = session.branches
+            branches.may_give_up, branches.gives_up_soon, branches.may_outline = may_give_up, gives_up_soon, may_outline
             session.calls.branching_lines = dict(branching_lines or {})
             positional, named = args, kwargs
             with _Absorbing(session):

@@ -72,16 +72,19 @@ class Snapshot:
     """See the module.
 
     tensors: those that the call has made, each once.  fixed: positions of those among them that stand where another tensor cannot
-    be put.  containers: the lists, dictionaries and instances that were walked through.  new: positions of those among them that
-    the snapshot before does not have."""
+    be put.  containers: the lists, dictionaries and instances that were walked through; sets: the ids of sets.  new: positions of
+    containers that the snapshot before does not have."""
 
-    __slots__ = ("containers", "fixed", "new", "tensors", "tokens")
+    __slots__ = ("containers", "fixed", "new", "sets", "tensors", "tokens")
 
-    def __init__(self, tokens: list[Any], tensors: list[Tensor], fixed: set[int], containers: list[Any]) -> None:
+    def __init__(
+        self, tokens: list[Any], tensors: list[Tensor], fixed: set[int], containers: list[Any], sets: frozenset[int]
+    ) -> None:
         self.tokens = tokens
         self.tensors = tensors
         self.fixed = fixed
         self.containers = containers
+        self.sets = sets
         self.new: set[int] = set()
 
     def follows(self, before: Snapshot) -> bool:
@@ -152,7 +155,7 @@ def snapshot(
         if not walk.visit(value, True):
             return "what the call has put outside has a state that does not show"
     walk.tokens += map(IdentityKey, states)
-    return Snapshot(walk.tokens, [*walk.tensors, *states], walk.fixed, walk.containers)
+    return Snapshot(walk.tokens, [*walk.tensors, *states], walk.fixed, walk.containers, frozenset(walk.sets))
 
 
 class _Walk:
@@ -161,6 +164,7 @@ class _Walk:
         self.tensors: list[Tensor] = []
         self.fixed: set[int] = set()
         self.containers: list[Any] = []
+        self.sets: set[int] = set()
         self._recorder = recorder
         self._takes_numbers = takes_numbers
         self._places: dict[int, int] = {}  # of tensors
@@ -218,6 +222,7 @@ class _Walk:
             tokens.append(tuple.__len__(x))
             return [(y, is_fixed) for y in items_of(self._recorder, x)]
         if cls is set or cls is frozenset:
+            self.sets.add(id(x))
             tokens.append([(type(y), repr(y)) for y in x])  # in the order in which they are gone through
             return [] if all(type(y) in VALUES for y in x) else None
         if id(cls) in self._recorder.created:  # what is in the class may change, too

@@ -23,11 +23,12 @@ from tracejit.capture.recording.selections import joined_nodes
 from tracejit.capture.row_views import RowView
 from tracejit.capture.snapshots import IdentityKey, Snapshot, outside_effects, snapshot
 from tracejit.capture.syntax.loops import OUTLINED, UNBOUND
-from tracejit.capture.syntax.pieces import RETURNS
+from tracejit.capture.syntax.pieces import CONTINUES, RETURNS
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FROM_NUMPY, bool_, float64, int64
 from tracejit.core.op import REGISTRY, Kind
 from tracejit.ir.graph import Graph, Node
+from tracejit.nn.parameter import Parameter
 from tracejit.ops.movement.copies import clone
 from tracejit.ops.movement.views import detach, select
 from tracejit.passes.functionalise import functionalise
@@ -39,16 +40,16 @@ if TYPE_CHECKING:
     from tracejit.capture.tensors import RecordingInterpreter
 
 __all__ = [
-    "HOLDS_STATE", "NUMBERS", "PRIMITIVE", "Carried", "Refused", "StepOutcome", "carried_form", "check_tensor", "describe_path", "form_of",
-    "is_carried_or_constant", "is_equal", "number_tensor",
-    "number_value", "put_together", "reachable", "slot_of", "variable_keys",
+    "HOLDS_STATE", "MOST_PARTS", "NUMBERS", "PRIMITIVE", "Carried", "Refused", "StepOutcome", "carried_form", "check_tensor",
+    "describe_path", "form_of", "is_carried_or_constant", "is_equal", "list_form", "number_tensor", "number_value",
+    "put_together", "reachable", "slot_of", "variable_keys",
 ]  # fmt: skip
 
 NUMBERS: Final[dict[type, Any]] = {int: int64, float: float64, bool: bool_}
 """Types of numbers that slots hold, with the dtypes of their tensors."""
 HOLDS_STATE: Final = object
 """What the slot of a generator's state holds."""
-_MOST_PARTS: Final = 64
+MOST_PARTS: Final = 64
 """Parts of a tuple that steps carry on, at most."""
 _WORD: Final = 63
 PRIMITIVE: Final = (str, bytes, type(None), complex)
@@ -65,7 +66,8 @@ class StepOutcome:
     of these require grad.  items: what it has appended to each list.  changes: a variable that is of another kind than before the
     step; "" if there is none.  has_views_of_leaf: whether it has left a view of the contents of a leaf (carried_leaves.py), and that may be
     one from before the loop.  new_leaves: variables that hold leaves after it, of which that was not known before.  new_lists: the same of
-    lists that it appends to, each with its length before."""
+    lists that it appends to, each with its length before.  new_places: the same of places that it stores in
+    (found_places.py), each with what it held before.  stays: whether it cannot be made again with these, since it has made output."""
 
     path: list[StepNode]
     end: PathEnd
@@ -76,6 +78,8 @@ class StepOutcome:
     has_views_of_leaf: bool = False
     new_leaves: Collection[str] = ()
     new_lists: Sequence[tuple[list[Any], int]] = ()
+    new_places: Sequence[tuple[Any, Any]] = ()
+    stays: bool = False
 
 
 class _Value(NamedTuple):
@@ -86,11 +90,12 @@ class _Value(NamedTuple):
 
 
 # -- what slots are filled with
-def check_tensor(interpreter: RecordingInterpreter, x: Any, name: Any) -> None:
-    """Raises Refused for a tensor that cannot be carried."""
-    if type(x) is not Tensor or x._hooks or vars(x):
+def check_tensor(interpreter: RecordingInterpreter, x: Any, name: Any, is_leaf: bool = False) -> None:
+    """Raises Refused for a tensor that cannot be carried.  is_leaf: whether it stays the same leaf, which may be a parameter with a
+    gradient."""
+    if type(x) not in ((Tensor, Parameter) if is_leaf else (Tensor,)) or x._hooks or vars(x):
         raise Refused(f"{name!r} is more than a tensor ({type(x).__name__})")
-    if x._grad is not None or (x._node is not None and x._node.hooks):
+    if (x._grad is not None and not is_leaf) or (x._node is not None and x._node.hooks):
         raise Refused(f"{name!r} has a gradient, or a hook")
     if not x._array.flags.c_contiguous:
         raise Refused(f"{name!r} is not row-major")
@@ -165,10 +170,17 @@ def carried_form(x: Any, leaves: list[Any]) -> Any:
     """The form of what a variable holds, if steps may carry it: a tensor, a number, or a tuple of such; else None."""
     if type(x) is not tuple:
         return taken_apart(x, leaves) if isinstance(x, Tensor) or type(plain(x)) in NUMBERS else None
-    if len(x) > _MOST_PARTS:
+    if len(x) > MOST_PARTS:
         return None
     parts = [("constant", y) if type(y) in PRIMITIVE else carried_form(y, leaves) for y in x]
     return None if None in parts or not leaves else (tuple, parts)
+
+
+def list_form(recorder: Recorder, x: list[Any], leaves: list[Any]) -> Any:
+    """The same of a list of tensors and numbers that a place holds."""
+    items = recorder.contents.elements(x) if recorder.is_outside(x) else x
+    parts = [carried_form(y, leaves) for y in items]
+    return None if None in parts or not leaves or len(leaves) > MOST_PARTS else (list, parts)
 
 
 def is_carried_or_constant(x: Any) -> bool:
@@ -238,15 +250,19 @@ def describe_path(
     interpreter, slots = run.interpreter, run.tree.slots
     if any(x is ABSENT for x in in_places.values()):
         raise Refused("a step deletes an attribute or an item")
-    if new_lists := run.reached.new():
-        if why := why_not_again(run, new_lists, before, in_places, entered):
+    new_lists, new_places = run.reached.new(), run.places.found.new()
+    if new_lists or new_places:
+        stays = run.calls.has_output and run.may_stay_outside and way == CONTINUES and not new_lists
+        if why := why_not_again(run, new_lists, new_places, before, in_places, entered, stays):
             raise Refused(why)
-        for value, x in _written(interpreter, interpreter.nodes[begin.mark.nodes :]).items():
-            if id(x) not in run.recorder.loop_stand_ins:
-                run.add_written(x, value)
-        return StepOutcome([], PathEnd(way, {}), new_lists=new_lists)
+        for value, (x, is_uncounted) in _written(interpreter, interpreter.nodes[begin.mark.nodes :]).items():
+            if stays and id(x) in run.recorder.loop_stand_ins:
+                raise Refused("a step writes to a tensor in a variable that steps assign to")
+            if not stays and id(x) not in run.recorder.loop_stand_ins:
+                run.add_written(x, value, is_uncounted)
+        return StepOutcome([], PathEnd(way, {}), new_lists=new_lists, new_places=new_places, stays=stays)
     logged = run.calls.of_step()
-    after = run.reachable_after(in_places)
+    after = run.places.reachable_after(in_places)
     if why := after if isinstance(after, str) else what_has_changed(run, before, after, entered):
         raise Refused(why)
     run.gathered.check_unchanged()
@@ -275,8 +291,13 @@ def describe_path(
     )
     if new:
         return StepOutcome([], PathEnd(way, {}), new_leaves=new)
+    if any(x.requires_grad for x in run.states.values()) and any(x.requires_grad for x in (*ends, *rows)):
+        raise Refused("a step leaves a tensor that requires grad, and writes to a leaf: leave `loss.detach()`, or `loss.item()`")
     if why := run.leaves.why_not(path.nodes):
         raise Refused(why)
+    on_tape = [*[x for x, (slot, _) in zip(ends, left, strict=True) if slot.holds is not Leaf], *rows]
+    if run.tree.takes_gradients and any(x.requires_grad for x in on_tape):
+        raise Refused("a step leaves a tensor that requires grad, and other steps take gradients")
     for x in (*ends, *rows):
         if any((x if x._base is None else x._base) is y for y in run.states.values()):
             raise Refused("a step leaves a tensor that it writes to, or a view of it, in a variable")
@@ -296,7 +317,7 @@ def describe_path(
         if k is None:
             k = len(slots)
             slots.append(slot)
-        elif slots[k].kind != slot.kind or (slot.key in unbound and slot.holds is not Tensor):
+        elif (slots[k].kind, slots[k].freed) != (slot.kind, slot.freed) or (slot.key in unbound and slot.holds is not Tensor):
             outcome.changes = str(slot.key[1])
             continue
         if slot.holds in (Tensor, Leaf) and place[0] == LIVE_IN and not run.tree.is_object(place[1]):
@@ -318,7 +339,8 @@ def describe_path(
     roots = _check_memory(path.nodes, [*of_tensors, *tensors], path.leaves)
     has_views = any(roots[x] in path.copies_of_leaves for x in (*of_tensors, *tensors) if x not in path.given_leaves)
     outcome.has_views_of_leaf = has_views and run.leaves.are_from_before
-    run.tree.takes_gradients = run.tree.takes_gradients or path.takes_gradients
+    if path.takes_gradients and not run.tree.takes_gradients:
+        run.tree.take_gradients()
     return outcome
 
 
@@ -336,7 +358,7 @@ def _left_in_slots(
         if run.template is not None and run.template != form:
             raise Refused("steps return different kinds of things")
         run.template = form
-        left += [(run.leaves.slot(begin, slot_of(run.interpreter, ("return", n), x), x), x) for n, x in enumerate(leaves)]
+        left += [_slot_and_contents(run, begin, ("return", n), x) for n, x in enumerate(leaves)]
     else:
         names = run.live_outs
         variables.update(zip(names, values, strict=False))
@@ -348,7 +370,7 @@ def _left_in_slots(
             left += of_its_kind
             continue
         held: list[Any] = []
-        form = carried_form(x, held)
+        form = run.places.list_form(name, x, held) if type(x) is list and name in run.places else carried_form(x, held)
         has_slot = name in run.carried or run.slot_made(name) is not None
         if name in run.fixed:
             if x is run.fixed[name] or (type(x) in PRIMITIVE and is_equal(x, run.fixed[name])):
@@ -356,7 +378,7 @@ def _left_in_slots(
             if form is None and (name in run.places or type(x) not in PRIMITIVE or not run.may_stay_outside):
                 raise Refused(f"{name!r} is another {type(x).__name__} after each step")
             changes = name
-        elif name in run.carried and (type(x) is tuple or type(run.carried[name].form) is tuple):
+        elif name in run.carried and (type(x) in (tuple, list) or type(run.carried[name].form) is tuple):
             if form == run.carried[name].form:
                 left += [
                     (slot_of(run.interpreter, key, y), y) for key, y in zip(variable_keys(name, len(held)), held, strict=True)
@@ -364,7 +386,7 @@ def _left_in_slots(
             else:
                 changes = name
         elif form is not None and type(x) is not tuple:
-            left.append((run.leaves.slot(begin, slot_of(run.interpreter, ("variable", name), x), x), x))
+            left.append(_slot_and_contents(run, begin, ("variable", name), x))
         elif type(x) in PRIMITIVE and not has_slot and x is not UNBOUND:
             if name in run.unbound - run.loop.passed:
                 raise Refused(f"{name!r} is a {type(x).__name__} after a step, and may have no value")
@@ -378,6 +400,15 @@ def _left_in_slots(
         else:
             raise Refused(f"{name!r} is a {type(x).__name__} after a step")
     return left, rows, changes
+
+
+def _slot_and_contents(run: LoopRun, begin: RecordingPoint, key: tuple[Any, ...], x: Any) -> tuple[Slot, Any]:
+    """A slot for what a step leaves, and what the loop carries on of that."""
+    if freed := run.freed.edges_behind(key, x):
+        x = detach(x)
+    slot = run.leaves.slot(begin, slot_of(run.interpreter, key, x), x)
+    slot.freed = freed
+    return slot, x
 
 
 def is_equal(x: Any, y: Any) -> bool:
@@ -416,21 +447,30 @@ def _item(run: LoopRun, k: int, x: Any) -> Tensor:
     return x  # type: ignore[no-any-return]
 
 
-def _written(interpreter: RecordingInterpreter, recorded: Sequence[Node]) -> dict[int, Tensor]:
-    """The tensors from before these nodes that they write to, by their values before.  Raises Refused for what requires grad or gets what
-    does."""
+def _written(interpreter: RecordingInterpreter, recorded: Sequence[Node]) -> dict[int, tuple[Tensor, bool]]:
+    """The tensors from before these nodes that they write to, by their values before, each with whether that does not count as a change
+    (`x.data -= 1`).  Raises Refused for what requires grad or gets what does, but for leaves that are written to without a tape."""
     roots: dict[int, int] = {}
-    found: dict[int, Tensor] = {}
+    found: dict[int, tuple[Tensor, bool]] = {}
     made = {v for node in recorded for v in node.outputs}
     for node in recorded:
         if node.op.kind in (Kind.VIEW, Kind.WRITE):
             base: Any = node.operands[0]
             roots[node.outputs[0]] = root = roots.get(base, base)
             if node.op.kind is Kind.WRITE and root not in made:
-                if not interpreter.requires_grad.isdisjoint((*node.operands, *node.outputs)):  # type: ignore[arg-type]
+                tensor = interpreter.defined[root]
+                marked = interpreter.requires_grad.intersection((*node.operands, *node.outputs))  # type: ignore[arg-type]
+                if marked and not (_is_update(interpreter, node, tensor) and node.operands[1] not in marked):
                     raise Refused("a step writes to a tensor from before it that requires grad, or writes one that does")
-                found.setdefault(root, interpreter.defined[root])
+                is_uncounted = node.outputs[0] in interpreter.uncounted
+                if found.setdefault(root, (tensor, is_uncounted))[1] != is_uncounted:
+                    raise Refused("a step writes to a tensor, and to its `.data`")
     return found
+
+
+def _is_update(interpreter: RecordingInterpreter, node: Node, tensor: Tensor) -> bool:
+    """Whether a write gives a leaf other contents without a tape, as optimizers do."""
+    return tensor.requires_grad and tensor.is_leaf and not interpreter.evaluated.get(node.outputs[0], True)
 
 
 class _Path:
@@ -544,18 +584,20 @@ class _Path:
         grad or gets what does."""
         interpreter, run = self._interpreter, self._run
         found = _written(interpreter, recorded)
-        for value, x in found.items():
+        for value, (x, is_uncounted) in found.items():
             if run.gathered.is_row(x):
                 raise Refused("a step writes to an item of the list that it goes over")
             if id(x) in run.recorder.loop_stand_ins:
                 raise Refused("a step writes to a tensor in a variable that steps assign to")
             if id(x) not in interpreter.states:
-                check_tensor(interpreter, x, "a tensor that steps write to")
+                check_tensor(interpreter, x, "a tensor that steps write to", is_leaf=x.requires_grad)
                 if x._base is not None:
                     raise Refused("a step writes to a view that was made before it")
             if not any(y is x for y in run.states.values()):
-                self._same[SHARED, value] = (LIVE_IN, run.add_written(x, value))
-        return [*found.values()]
+                self._same[SHARED, value] = (LIVE_IN, run.add_written(x, value, is_uncounted))
+            if is_uncounted != (id(x) in run.uncounted):
+                raise Refused("some steps write to a tensor, others to its `.data`")
+        return [x for x, _ in found.values()]
 
     def _with_writes(self, nodes: Sequence[StepNode]) -> list[StepNode]:
         """The nodes, of which those are marked that read or make what steps write to and have not made."""

@@ -50,7 +50,7 @@ class StoppedLoop:
         self._run.reached.flush(known)
         variables = self.plain_variables(known)
         items = self._run.items.plain(known)
-        for name in self._run.places.keys() & self._run.carried.keys() if done is None else ():
+        for name in self._run.places.with_slots if done is None else ():
             self._run.places[name].put(variables[name])
 
         def run() -> tuple[int, Any]:
@@ -124,7 +124,7 @@ class StoppedLoop:
                 self.original(effect.container, originals, seen)
         self._run.reached.flush(self._known_objects(stand_ins), lambda x: self.original(plain_value(x), originals, seen))
         effects.replace_stored(lambda x: self.original(x, originals, seen))
-        for place in self._run.places.values():
+        for place in map(self._run.places.__getitem__, self._run.places):
             if (held := place.current_value()) is not ABSENT:
                 place.put(self.original(held, originals, seen))
 
@@ -182,7 +182,7 @@ class StoppedLoop:
         known: dict[int, Tensor] = {}
         self._run.reached.flush(known)
         by_key = {slot.key: k for k, slot in enumerate(self._run.tree.slots)}
-        for name in self._run.places.keys() & self._run.carried.keys():
+        for name in self._run.places.with_slots:
             self._run.places[name].put(self._run.variable(name, by_key, lambda k: self._run.value_of_slot(k, known)))
         if way == RETURNS:
             leaves = [self._run.value_of_slot(k, known) for key, k in by_key.items() if key[0] == "return"]

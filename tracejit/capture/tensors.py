@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain, compress, repeat, starmap
 from operator import attrgetter, itemgetter
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ from tracejit.autograd.views import Chain, ViewWriteNode, is_undone_by_operation
 from tracejit.capture import library_loops, while_loops
 from tracejit.capture.call_sites import user_line
 from tracejit.capture.defects import RAISED, isolate_interpreter
-from tracejit.capture.handlers.effects import GradStore
+from tracejit.capture.found_places import KnownPlaces
+from tracejit.capture.handlers.effects import GradStore, GradUse
 from tracejit.capture.handlers.post_program import MOST_ELEMENTS, is_post_program
 from tracejit.capture.handlers.recorder import Recorder
 from tracejit.capture.handlers.stand_ins import plain
@@ -48,6 +50,7 @@ from tracejit.ops.public.random import default_generator
 from tracejit.replay.ir import And, Name, Not
 from tracejit.tensor import Tensor
 from tracejit.tensor.base import wrap
+from tracejit.tensor.contents import is_data_of
 
 __all__ = ["NodeObserver", "RecordingInterpreter"]
 
@@ -97,6 +100,7 @@ class RecordingInterpreter(StateRecorder):
         self.asked_for_grad = False  # whether something may depend on which tensors require grad
         # In a step of one: what tensors held before the step was the first to write to them, or draw from them, by ids.
         self.contents_before: dict[int, np.ndarray[Any, Any]] | None = None
+        self.places_found: dict[CodeType, KnownPlaces] = {}  # by codes of steps of branching loops
         self.before_write: Callable[[Tensor], None] | None = None  # is told of these before the write
         self.path_nodes = 0  # operations of the bodies that have been made of paths
         # code of a step -> tensors from before it that it has written to, each with the variable of the step that holds it, or ""
@@ -260,7 +264,7 @@ class RecordingInterpreter(StateRecorder):
         env = recorder.sizes.env
         is_plain_write = op.writes and self._is_plain_write(op, operands)
         if op.writes and self.contents_before is not None:
-            self.note_contents(operands[0] if operands[0]._base is None else operands[0]._base)
+            self.note_contents(self._owner_of_memory(operands[0]))
         recorder.native_depth += 1
         try:
             state.top = base  # operations of signal handlers and finalizers that run meanwhile are not recorded
@@ -301,6 +305,17 @@ class RecordingInterpreter(StateRecorder):
             if is_plain_write:
                 self.requires_grad.discard(node.outputs[0])
         return result
+
+    def _owner_of_memory(self, x: Tensor) -> Tensor:
+        """The tensor that `x` is a view of, for a view that the step of a branching loop has made; `x.data` is one of `x`."""
+        changes, value = self.recorder.effects.step_changes, self.values.get(id(x), -1)
+        makers, owner = self._written_cache().makers, x if x._base is None else x._base
+        while changes is not None and value >= changes.first_value and (maker := makers.get(value)) is not None:
+            if maker.op.kind not in (Kind.VIEW, Kind.WRITE):
+                break
+            value: Any = maker.operands[0]  # type: ignore[no-redef]
+            owner = self.defined.get(value, owner)
+        return owner
 
     def note_contents(self, x: Tensor) -> None:
         """Note what a tensor holds before a step writes to it."""
@@ -566,7 +581,8 @@ class RecordingInterpreter(StateRecorder):
                 if self.uncounted or view._version != version:
                     concretise(number)
         super().note(event, *details)
-        if self.gradients == gradients:  # backward passes are counted there
+        is_same = event == "data assigned" and is_data_of(details[1], details[0])  # as after `x.data -= 1`
+        if self.gradients == gradients and not is_same:  # backward passes are counted there
             self.journal.note()
 
     def _has_plain_places(self, through: Iterable[Any]) -> bool:
@@ -734,6 +750,7 @@ class RecordingInterpreter(StateRecorder):
     def read_grad(self, tensor: Tensor) -> Any:
         recorder, tensor = self.recorder, self._leaf(tensor)
         value = state.base.read_grad(tensor)
+        self._note_grad(GradUse(tensor, value, is_read=True))
         if recorder.stopped or (id(tensor), "_grad") in recorder.effects.written:
             return value
         source = recorder.tensors.get(id(tensor))
@@ -741,6 +758,7 @@ class RecordingInterpreter(StateRecorder):
 
     def write_grad(self, tensor: Tensor, value: Any) -> None:
         tensor = self._leaf(tensor)
+        self._note_grad(GradUse(tensor, tensor._grad, is_stored=True))
         state.base.write_grad(tensor, value)
         recorder = self.recorder
         if recorder.stopped:
@@ -750,8 +768,23 @@ class RecordingInterpreter(StateRecorder):
             recorder.effects.note_store((id(tensor), "_grad"), GradStore(tensor, value))
         elif id(tensor) not in self.values:
             recorder.stop("outside_graph", "a leaf that was not read in the call")
-        else:
+        elif not self._is_from_before_step(tensor):
             self.leaves.append(self.values[id(tensor)])
+
+    def _is_from_before_step(self, tensor: Tensor) -> bool:
+        """Whether a tensor of the call was there before the step of a branching loop that runs."""
+        changes = self.recorder.effects.step_changes
+        return changes is not None and self.defined_before(tensor, changes.first_value)
+
+    def defined_before(self, tensor: Tensor, first: int) -> bool:
+        """Whether a tensor of the call was there before values with numbers from `first` on."""
+        value = self.values.get(id(tensor), first)
+        return self._written_cache().roots.get(value, value) < first
+
+    def _note_grad(self, use: GradUse) -> None:
+        """Note what a step of a branching loop does with the gradient of a leaf."""
+        if (changes := self.recorder.effects.step_changes) is not None:
+            changes.note_grad(use)
 
     # -- random numbers
     def draw(self, generator: Any, op: Op, attributes: Mapping[str, Any], count: int) -> Any:

@@ -171,6 +171,7 @@ class RecordingDriver:
                     follows_rows=self._follows_rows and not options.fullgraph,
                     may_give_up=not options.fullgraph,
                     gives_up_soon=policy.gives_up_soon,
+                    may_outline=policy.may_outline,
                     reach=symbolic.reach,
                     branching_lines=policy.branching_lines,
                 )

@@ -639,6 +639,9 @@ class AttributeHandlers(Handlers):
             setattr(owner, name, plain_value(value))
             return
         self._note_instance(owner, name, attribute)
+        contents = instance_dictionary(owner) if recorder.effects.step_changes is not None else None
+        if type(contents) is dict and not recorder.is_outside(owner):
+            recorder.effects.note_own(owner, contents, name, value)
         storing_base(owner).__setattr__(owner, name, plain_value(value))
         recorder.effects.note_attribute(owner, name, value)
 

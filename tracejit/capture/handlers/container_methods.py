@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import collections
+import itertools
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -73,7 +74,15 @@ class _Ordered:
 
 
 class ContainerMethodHandlers(Handlers):
-    """Handlers of methods of containers, and of `sorted`."""
+    """Handlers of methods of containers, and of `sorted`.
+
+    orders: by ids of sets that the run has made, the number of the last change: the order in which `pop` removes elements does not show in
+    the contents of a set."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
+        self.orders: dict[int, int] = recorder.journal.dictionary()
+        self._changes_of_orders = itertools.count()
 
     def container_method(self, function: Any, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """The result of a C method of a list, dict, set, deque or array.  function: the bound method."""
@@ -218,7 +227,7 @@ class ContainerMethodHandlers(Handlers):
         length = set.__len__(owner)
         result = recorder.containers.native(lambda: unbound(owner, *arguments, **keywords))
         if set.__len__(owner) != length or name == "symmetric_difference_update":
-            self.journal.note()  # the order in which `pop` removes elements is not visible in a set's contents
+            self.orders[id(owner)] = next(self._changes_of_orders)
         return result
 
     def _change_outside(self, function: Any, name: str, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:

@@ -511,6 +511,8 @@ class ContainerHandlers(Handlers):
             elif type(key) is slice:  # it may change the length, so it must not be done twice
                 recorder.perform(lambda: base.__setitem__(owner, key, value))
             elif cls is base:
+                if cls is dict:
+                    recorder.effects.note_own(owner, owner, key, value)
                 owner[key] = value
             else:
                 base.__setitem__(owner, key, value)

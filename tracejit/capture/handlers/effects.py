@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import CellType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -39,8 +39,10 @@ __all__ = [
     "EpilogueExpressions",
     "FunctionCall",
     "GradStore",
+    "GradUse",
     "ItemStore",
     "MethodCall",
+    "StepChanges",
 ]
 
 EffectTarget = tuple[int, Hashable]
@@ -132,6 +134,22 @@ class GradStore:
 
 
 @dataclass(slots=True)
+class GradUse:
+    """What a step of a loop has done with the gradient of a leaf.  before: what that was before the step.  is_read: whether it was read
+    before the step stored one; is_stored: whether that has stored one."""
+
+    leaf: Any
+    before: Any
+    is_read: bool = False
+    is_stored: bool = False
+
+    def add(self, later: GradUse) -> None:
+        """Note what was done after this."""
+        self.is_read = self.is_read or (later.is_read and not self.is_stored)
+        self.is_stored = self.is_stored or later.is_stored
+
+
+@dataclass(slots=True)
 class DataStore:
     """tensor.data = value: binds the tensor to the memory of another one."""
 
@@ -179,6 +197,41 @@ class FunctionCall:
         return Evaluate(call) if self.result is None else Define(self.result._name.name, call)
 
 
+@dataclass(slots=True)
+class StepChanges:
+    """What a step of a branching loop has changed outside, while it runs.
+
+    first_value: values of the graph with smaller numbers are from before the step.  gradients: of leaves, by their ids.  containers:
+    dictionaries, by their ids, each with its contents before.  stores: the last ones, by places; positions: of all of them, among the
+    effects.  replaced: by positions, effects from before the step that they have replaced.  own: by places, (owner, whether it is an item,
+    key, value) of what is stored in dictionaries and instances that the call has made, which is no effect."""
+
+    first_value: int = 0
+    gradients: dict[int, GradUse] = field(default_factory=dict)
+    containers: dict[int, tuple[Any, dict[Any, Any]]] = field(default_factory=dict)
+    stores: dict[EffectTarget, Effect] = field(default_factory=dict)
+    positions: dict[EffectTarget, set[int]] = field(default_factory=dict)
+    replaced: dict[int, Effect] = field(default_factory=dict)
+    own: dict[EffectTarget, tuple[Any, bool, Any, Any]] = field(default_factory=dict)
+
+    def add(self, later: StepChanges) -> None:
+        """Note what was changed after this."""
+        for use in later.gradients.values():
+            self.note_grad(use)
+        self.containers = {**later.containers, **self.containers}
+        self.stores.update(later.stores)
+        self.own.update(later.own)
+
+    def note_contents(self, container: Any) -> None:
+        """Note what a container holds that is about to change, if it is a dictionary."""
+        if isinstance(container, dict) and id(container) not in self.containers:
+            self.containers[id(container)] = container, dict(dict.items(container))
+
+    def note_grad(self, use: GradUse) -> None:
+        """Note what was done with the gradient of a leaf."""
+        self.gradients.setdefault(id(use.leaf), replace(use)).add(use)
+
+
 def _value_at(store: AttributeStore | ItemStore) -> Any:
     """The value in the place of `store` if that is an item of a plain dictionary or a slot; else ABSENT."""
     if isinstance(store, ItemStore):
@@ -206,7 +259,8 @@ class EffectHandlers(Handlers):
     """Notes effects; handles reads and writes of globals and closure cells.
 
     handles_in_blocks: whether a context manager of the program has been entered.  dropped: whether an object that weak references
-    may refer to has been removed from a place."""
+    may refer to has been removed from a place.  step_changes: what the step of a branching loop that runs has changed; None outside of
+    such."""
 
     handles_in_blocks = Variable(False)
     dropped = Variable(False)
@@ -214,6 +268,7 @@ class EffectHandlers(Handlers):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         journal = recorder.journal
+        self.step_changes: StepChanges | None = None
         self.in_order: list[Effect] = journal.list()
         self.opaque_calls: list[Reason] = journal.list()  # deferred ones, which are made after the program
         self.written: dict[EffectTarget, None] = journal.dictionary()
@@ -243,10 +298,15 @@ class EffectHandlers(Handlers):
             return
         position = self._latest.get(place)
         if position is not None and self.in_order[position].value is not ABSENT and effect.value is not ABSENT:
+            if self.step_changes is not None and place not in self.step_changes.positions:
+                self.step_changes.replaced[position] = self.in_order[position]
             self.in_order[position] = effect
         else:
-            self._latest[place] = len(self.in_order)
+            self._latest[place] = position = len(self.in_order)
             self.in_order.append(effect)
+        if self.step_changes is not None:
+            self.step_changes.stores[place] = effect
+            self.step_changes.positions.setdefault(place, set()).add(position)
         self.recorder.keep.append(effect)
 
     def stores(self) -> dict[int, AttributeStore | ItemStore]:
@@ -334,9 +394,18 @@ class EffectHandlers(Handlers):
         changed = any(isinstance(effect, ItemStore | MethodCall) and effect.container is container for effect in self.in_order)
         return changed or id(container) in self.originals or self.reaches_deferred_call(container)
 
+    def note_own(self, owner: Any, contents: dict[Any, Any], key: Any, value: Any) -> None:
+        """Note that an item of a dictionary, or an attribute of an instance, that the call has made is about to be stored.  contents: the
+        dictionary, or that of the instance."""
+        if self.step_changes is not None:
+            self.step_changes.note_contents(contents)
+            self.step_changes.own[id(contents), key] = owner, owner is contents, key, value
+
     def note_change(self, container: Any) -> None:
         """Note the content of an outside container that is about to change, unless it is guarded or noted already: later guards
         on the content refer to it."""
+        if self.step_changes is not None:
+            self.step_changes.note_contents(container)
         if not (self.recorder.stopped or id(container) in self.content_guarded or id(container) in self.originals):
             base = builtin_base(type(container))
             self.originals[id(container)] = (

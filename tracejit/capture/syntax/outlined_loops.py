@@ -115,8 +115,9 @@ class OutlinedLoop:
     has_elements: whether it is a `for` loop.  is_watched: whether it is in a `try`, or in a `with` that may
     swallow errors.  branches: whether it is around one of the lines; other loops in steps are outlined in case that values decide how
     many steps they have.  line: of its header.  parts: those of the step, if it branches several times.  passed: the live-in variables of
-    these that are none of the step: parts assign to them before others read them.  detached: those of `live_outs` that no step reads before
-    it assigns to them, and of which nothing but the contents is read after the loop: `loss.item()`."""
+    these that are none of the step: parts assign to them before others read them.  assigned_first: those of `live_outs` that no step
+    reads before it assigns to them.  detached: those among these of which nothing but the contents is read after the loop:
+    `loss.item()`."""
 
     code: CodeType
     live_ins: tuple[str, ...]
@@ -131,6 +132,7 @@ class OutlinedLoop:
     line: int
     parts: tuple[StepPart, ...] = ()
     passed: frozenset[str] = frozenset()
+    assigned_first: frozenset[str] = frozenset()
     detached: frozenset[str] = frozenset()
 
 
@@ -271,7 +273,7 @@ class _Loop:
             return None
         unread = names_stored_by(body) & outliner.local - {*left}
         lost = {name for name in unread if not name.startswith(OUTLINED)}
-        detached = frozenset(left) - outliner.exposed_and_assigned(body)[0] - self._read_with_graph(bound)
+        assigned_first = frozenset(left) - outliner.exposed_and_assigned(body)[0]
         self._replace(number, given, left, lists, lost)
         return OutlinedLoop(
             step,
@@ -287,7 +289,8 @@ class _Loop:
             loop.lineno,
             parts,
             frozenset([name for part in parts for name in part.live_ins]) - {*given},
-            detached,
+            assigned_first,
+            assigned_first - self._read_with_graph(bound),
         )
 
     def _returns_through_finally(self) -> bool:
@@ -338,6 +341,9 @@ class _Loop:
                 and part.target.id not in renewed
             ):
                 names.add(part.target.id)
+            if isinstance(part, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):  # its variables are its own
+                visit(part.generators[0].iter, renewed)
+                renewed = renewed | {x.id for y in part.generators for x in walk(y.target) if isinstance(x, ast.Name)}
             inside = renewed
             if isinstance(part, ast.For):
                 inside = renewed | {x.id for x in walk(part.target) if isinstance(x, ast.Name)}

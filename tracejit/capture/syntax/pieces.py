@@ -378,9 +378,12 @@ def set_location(node: ast.AST, like: ast.stmt | ast.expr) -> None:
             part.col_offset = part.end_col_offset = like.col_offset
 
 
-def _named(parts: Iterable[ast.AST]) -> set[str]:
-    """The names, names of attributes, and names of arguments in these nodes."""
-    return {name for x in parts for field in ("id", "attr", "arg") if isinstance(name := getattr(x, field, None), str)}
+def _named(parts: Collection[ast.AST]) -> set[str]:
+    """The names, names of attributes, and names of arguments in these nodes; but not `eval` of `model.eval()`, which has no arguments."""
+    methods = [x.func for x in parts if isinstance(x, ast.Call) and not x.args and not x.keywords]
+    unlike = {id(x) for x in methods if isinstance(x, ast.Attribute) and x.attr == "eval"}
+    fields = [(x, field) for x in parts if id(x) not in unlike for field in ("id", "attr", "arg")]
+    return {name for x, field in fields if isinstance(name := getattr(x, field, None), str)}
 
 
 def _is_left_through_finally(part: ast.AST) -> TypeGuard[ast.Try]:
