@@ -375,6 +375,47 @@ def _hopfield(weights: Any, state: Any) -> Any:
     return state, sweeps, flips
 
 
+@functools.partial(jax.jit, static_argnums=6)
+def _fit(rows: Any, targets: Any, first: Any, second: Any, rate: Any, bound: Any, most: int) -> Any:
+    def loss_of(parameters: Any) -> Any:
+        return ((jnp.tanh(rows @ parameters[0]) @ parameters[1] - targets) ** 2).mean()
+
+    def advance(state: Any) -> Any:
+        parameters, means, squares, step, _ = state
+        loss, gradients = jax.value_and_grad(loss_of)(parameters)
+        taken = step + 1
+        size, correction = rate / (1 - 0.9**taken), jnp.sqrt(1 - 0.999**taken)
+        means = jax.tree.map(lambda m, g: m + 0.1 * (g - m), means, gradients)
+        squares = jax.tree.map(lambda s, g: 0.999 * s + 0.001 * g * g, squares, gradients)
+        moved = jax.tree.map(lambda p, m, s: p - size * m / (jnp.sqrt(s) / correction + 1e-8), parameters, means, squares)
+        return moved, means, squares, taken, loss
+
+    parameters = first, second
+    zeros = jax.tree.map(jnp.zeros_like, parameters)
+    begun = parameters, zeros, zeros, 0, jnp.inf
+    (first, second), _, _, taken, _ = lax.while_loop(lambda state: (state[4] >= bound) & (state[3] < most), advance, begun)
+    return first, second, taken - 1
+
+
+@jax.jit
+def _online(rows: Any, signs: Any, rate: Any, margin: Any) -> Any:
+    def loss_of(weight: Any, row: Any, sign: Any) -> Any:
+        return jnp.maximum(margin - sign * (row @ weight), 0)
+
+    def advance(state: Any, given: Any) -> Any:
+        def learn(state: Any) -> Any:
+            weight, velocity, mistakes = state
+            gradient = jax.grad(loss_of)(weight, *given)
+            velocity = jnp.where(mistakes == 0, gradient, 0.9 * velocity + gradient)
+            return weight - rate * velocity, velocity, mistakes + 1
+
+        return lax.cond(loss_of(state[0], *given) == 0, lambda state: state, learn, state), None
+
+    zeros = jnp.zeros(rows.shape[1])
+    (weight, _, mistakes), _ = lax.scan(advance, (zeros, zeros, 0), (rows, signs))
+    return weight, mistakes
+
+
 @jax.jit
 def _pagerank(links: Any, damping: Any, tolerance: Any) -> Any:
     pages = links.shape[0]
@@ -480,6 +521,8 @@ SIDES: dict[str, Callable[..., Any]] = {
     "rejection": _rejection,
     "newton": _newton,
     "hopfield": _hopfield,
+    "fit": _fit,
+    "online": _online,
     "beam": _beam,
     **dict.fromkeys(("tree_lstm", "tree_tensors"), _tree),
     "pagerank": _pagerank,

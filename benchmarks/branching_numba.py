@@ -589,6 +589,55 @@ def _tree(embedding: Any, weight: Any, readout: Any, left: Any, right: Any, word
     return loss, dembedding, dweight, dreadout
 
 
+@njit
+def _fit(rows: Any, targets: Any, first: Any, second: Any, rate: float, bound: float, most: int) -> Any:
+    first, second = first.copy(), second.copy()
+    count = rows.shape[0]
+    means, squares = np.zeros_like(first), np.zeros_like(first)
+    other_means, other_squares = np.zeros_like(second), np.zeros_like(second)
+    taken = 0
+    while taken < most:
+        hidden = np.tanh(rows @ first)
+        error = hidden @ second - targets
+        loss = _f(0)
+        for i in range(count):
+            loss += error[i, 0] * error[i, 0]
+        scaled = error * _f(2 / count)
+        taken += 1
+        size, correction = rate / (1 - 0.9**taken), math.sqrt(1 - 0.999**taken)
+        slope = hidden.T @ scaled
+        back = (scaled @ second.T) * (_f(1) - hidden * hidden)
+        for values, gradient, mean, square in (
+            (first.ravel(), (rows.T @ back).ravel(), means.ravel(), squares.ravel()),
+            (second.ravel(), slope.ravel(), other_means.ravel(), other_squares.ravel()),
+        ):
+            for i in range(values.size):
+                mean[i] += _f(0.1) * (gradient[i] - mean[i])
+                square[i] = _f(0.999) * square[i] + _f(0.001) * gradient[i] * gradient[i]
+                values[i] -= _f(size) * mean[i] / (_f(math.sqrt(square[i])) / _f(correction) + _f(1e-8))
+        if loss / count < bound:
+            break
+    return first, second, taken - 1
+
+
+@njit
+def _online(rows: Any, signs: Any, rate: float, margin: float) -> Any:
+    count, width = rows.shape
+    weight, velocity, mistakes = np.zeros(width, np.float32), np.zeros(width, np.float32), 0
+    for k in range(count):
+        product = _f(0)
+        for i in range(width):
+            product += rows[k, i] * weight[i]
+        if _f(margin) - signs[k] * product <= 0:
+            continue
+        for i in range(width):
+            gradient = -signs[k] * rows[k, i]
+            velocity[i] = gradient if mistakes == 0 else _f(0.9) * velocity[i] + gradient
+            weight[i] -= _f(rate) * velocity[i]
+        mistakes += 1
+    return weight, mistakes
+
+
 SIDES: dict[str, Callable[..., Any]] = {
     "metropolis": _metropolis,
     **dict.fromkeys(("hmc_50", "hmc_1000", "hmc_calls"), _hmc),
@@ -602,6 +651,8 @@ SIDES: dict[str, Callable[..., Any]] = {
     "rejection": _rejection,
     "newton": _newton,
     "hopfield": _hopfield,
+    "fit": _fit,
+    "online": _online,
     "beam": _beam,
     **dict.fromkeys(("tree_lstm", "tree_tensors"), _tree),
     "pagerank": _pagerank,

@@ -492,6 +492,42 @@ def _value_iteration(xp: Any, transform: Transform) -> Function:
 END = 0
 
 
+def _fit(xp: Any, transform: Transform) -> Function:
+    @transform
+    def fit(rows: Any, targets: Any, first: Any, second: Any, rate: float, bound: float, most: int) -> Any:
+        parameters = [first.clone().requires_grad_(), second.clone().requires_grad_()]
+        optimizer = xp.optim.Adam(parameters, lr=rate)
+        for step in range(most):  # noqa: B007
+            optimizer.zero_grad()
+            loss = (((rows @ parameters[0]).tanh() @ parameters[1] - targets) ** 2).mean()
+            loss.backward()
+            optimizer.step()
+            if loss < bound:
+                break
+        return parameters[0].detach(), parameters[1].detach(), step
+
+    return fit
+
+
+def _online(xp: Any, transform: Transform) -> Function:
+    @transform
+    def learn(rows: Any, signs: Any, rate: float, margin: float) -> Any:
+        weight = xp.zeros(rows.shape[1], requires_grad=True)
+        optimizer = xp.optim.SGD([weight], lr=rate, momentum=0.9)
+        mistakes = 0
+        for row, sign in zip(rows, signs):  # noqa: B905
+            loss = (margin - sign * (row @ weight)).clamp(min=0)
+            if loss == 0:
+                continue
+            mistakes += 1
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        return weight.detach(), mistakes
+
+    return learn
+
+
 def _beam(xp: Any, transform: Transform) -> Function:
     """Beam search: the likeliest sequence of a recurrent network, over lists of tokens that end at different lengths."""
 
@@ -593,6 +629,17 @@ def _decisions(call: int) -> tuple[Any, ...]:
     return chances / chances.sum(2, keepdims=True), _uniform(call % 20 + 1, 0.0, 1.0, 4, 30), 0.9, 1e-2
 
 
+def _regression(call: int) -> tuple[Any, ...]:
+    rows = _uniform(call, -2.0, 2.0, 32, 4)
+    targets = np.sin(rows[:, :1]) * rows[:, 1:2]
+    return rows, targets, _normal(3 * call, 4, 16), 0.3 * _normal(3 * call + 1, 16, 1), 0.02, 0.15, 150
+
+
+def _stream(call: int) -> tuple[Any, ...]:
+    rows = _normal(call, 300, 8)
+    return rows, np.sign(rows @ np.linspace(-1, 1, 8, dtype=np.float32) + 0.2 * _normal(call + 1, 300)), 0.05, 0.5
+
+
 def _language(call: int) -> tuple[Any, ...]:
     sizes = ((20, 16), (16, 16), (20, 16))
     return *(s * _normal(3 * call + i, *shape) for i, (s, shape) in enumerate(zip((1.0, 0.3, 0.8), sizes, strict=True))), 4, 12
@@ -669,6 +716,8 @@ PROGRAMS = (
     Program("rejection", "300 numbers by rejection", _rejection, lambda call: (300,), True),
     Program("newton", "a line search in each step, from 20 positions", _newton, lambda call: (_uniform(call, -1.5, 1.5, 20, 2),)),
     Program("hopfield", "64 units, one after the other, until none changes", _hopfield, _memory),
+    Program("fit", "Adam on 32 rows until the loss is small, 150 steps at most", _fit, _regression),
+    Program("online", "300 rows one by one, a step of SGD for those that are not clear", _online, _stream),
     Program("beam", "beams of 4, at most 12 tokens of 20", _beam, _language),
     Program("tree_lstm", "a tree of 16 words, and gradients", _tree_lstm, _nested),
     Program("tree_tensors", "the same, the tree being tensors of children", _tree_tensors, _flat),

@@ -15,6 +15,7 @@ from tests.branching_programs import loops_of_paths, outlined
 from tests.test_branching_loops import messages
 from tracejit import nn, optim
 from tracejit.nn import functional as F
+from tracejit.utils.data import DataLoader, TensorDataset
 
 CALLS = 8
 
@@ -198,8 +199,22 @@ def counts_by_key(model: Any, optimizer: Any, x: Any, y: Any, record: Any) -> An
     return found
 
 
+def of_its_own(model: Any, optimizer: Any, x: Any, y: Any, record: Any) -> Any:
+    weight = T.zeros(3, 2, requires_grad=True)
+    own = optim.Adam([weight], lr=0.1)
+    for _ in range(len(x)):
+        own.zero_grad()
+        loss = F.mse_loss(x @ weight, y)
+        loss.backward()
+        own.step()
+        if loss.item() < 0.1:
+            break
+    return weight, own.state[weight]["step"], loss.item()
+
+
 PROGRAMS = [
     until_it_is_good, patience, online, by_hand, by_data, by_grad, epochs, schedule, in_a_function, prints, gives_the_loss, counts_by_key,
+    of_its_own,
 ]  # fmt: skip
 OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
     "sgd": lambda p: optim.SGD(p, lr=0.05),
@@ -209,6 +224,12 @@ OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
     "rmsprop": lambda p: optim.RMSprop(p, lr=0.01),
     "adagrad": lambda p: optim.Adagrad(p, lr=0.05),
 }
+
+
+@pytest.fixture
+def loaded_rows() -> Callable[[Any, Any], Any]:
+    """Makes a loader of rows and targets."""
+    return lambda x, y: DataLoader(TensorDataset(x, y), batch_size=2)
 
 
 def numbers(x: Any) -> Any:
@@ -295,7 +316,7 @@ def test_a_loop_that_trains_is_found_by_its_backward_passes(program: Any) -> Non
     assert all(loops_of_paths(compiled)), compiled.explain()
 
 
-def test_a_loop_that_trains_in_a_way_that_no_node_has_is_recorded_step_by_step() -> None:
+def test_a_loop_that_trains_in_a_way_that_no_node_has_runs_in_pieces() -> None:
     def keeps_graphs(model: Any, optimizer: Any, x: Any, y: Any, record: Any) -> Any:
         total = 0.0
         for _ in range(10):
@@ -308,8 +329,25 @@ def test_a_loop_that_trains_in_a_way_that_no_node_has_is_recorded_step_by_step()
 
     compiled = T.compile(keeps_graphs, wait=True)
     agree(keeps_graphs, compiled, "sgd", keeps=False, same_size=True)
-    (reason,) = compiled.reasons
-    assert reason.code == "outlined_loop" and compiled.stats.compiled_calls >= CALLS - 4, compiled.explain()
+    assert compiled.stats.piecewise_calls >= CALLS - 3, compiled.explain()
+    assert "since each step of a loop takes gradients" in " ".join(compiled.explain().split())
+
+
+def test_a_loop_over_batches_of_a_loader_runs_in_pieces(loaded_rows: Any) -> None:
+    def epoch(model: Any, optimizer: Any, x: Any, y: Any, record: Any) -> Any:
+        total = 0.0
+        for rows, targets in loaded_rows(x, y):
+            optimizer.zero_grad()
+            loss = F.mse_loss(model(rows), targets)
+            loss.backward()
+            optimizer.step()
+            total += loss.item()
+        return total
+
+    compiled = T.compile(epoch, wait=True)
+    agree(epoch, compiled, "adam", keeps=True)
+    assert compiled.stats.piecewise_calls >= CALLS - 3, compiled.explain()
+    assert any("it goes over neither a range, nor a tensor" in reason.message for reason in compiled.reasons)
 
 
 def test_the_loss_after_the_loop_is_freed_as_in_eager_mode() -> None:

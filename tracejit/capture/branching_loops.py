@@ -165,7 +165,7 @@ def run_outlined_loop(
         if not why and run.is_worth_a_node():
             return run.steps()
         if loop.branches and not run.is_nested:
-            return run.stopped.refuse_elements(plain_elements(pattern, header), why)
+            return run.stopped.refuse_elements(partial(plain_elements, pattern, header), why)
     finally:
         recorder.native_depth = run.depth
     iterable = header_value(pattern, iter(header), lambda f, given, named: recorder.calls.call(f, tuple(given), named))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracejit.capture.handlers.base import ABSENT
 from tracejit.capture.handlers.effects import AttributeStore, EffectTarget, GradStore, ItemStore, StepChanges
+from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.policies import instance_dictionary
 from tracejit.capture.step_paths import MOST_PARTS, Refused, is_carried_or_constant
 from tracejit.capture.step_places import StepPlace
@@ -74,6 +75,7 @@ class KnownPlaces:
 
     gradients: dict[EffectTarget, GradPlace] = field(default_factory=dict)
     others: dict[EffectTarget, StepPlace] = field(default_factory=dict)
+    varying: set[EffectTarget] = field(default_factory=set)  # those that hold another bool after some step
 
 
 Found = Sequence[tuple[GradPlace | StepPlace, Any]]
@@ -101,7 +103,7 @@ class FoundPlaces:
         found: dict[str, StepPlace | GradPlace] = {}
         for target, place in (self._known.others | self._own.others).items():
             if target not in shown:
-                name = recorder.facts.item(place.owner, place.key)
+                name = (recorder.facts.item if place.is_item else recorder.facts.attribute)(place.owner, place.key)
                 found[name if name not in found else f"{name}, {len(found)}"] = place
         for k, gradient in enumerate((self._known.gradients | self._own.gradients).values()):
             names = [name for name, x in self._run.variables.items() if x is gradient.owner]
@@ -114,7 +116,12 @@ class FoundPlaces:
 
     def has(self, place: StepPlace | GradPlace) -> bool:
         """Whether it is an attribute or an item that was found."""
-        return place.target in self._known.others.keys() | self._own.others.keys()
+        return any(place.target in known.others for known in (self._known, self._own))
+
+    def has_one_bool(self, place: StepPlace | GradPlace, value: Any) -> bool:
+        """Whether it holds a bool, which is the same after each step, as far as is known."""
+        varies = any(place.target in known.varying for known in (self._known, self._own))
+        return type(plain(value)) is bool and self.has(place) and not varies
 
     def is_stored(self, place: StepPlace | GradPlace) -> bool:
         """Whether the step that has run has stored a gradient in a place."""
@@ -139,17 +146,29 @@ class FoundPlaces:
             if not is_from_before or (known is None and not use.is_stored):
                 continue
             # a write to what a slot holds; else it is from before the loop, and any write to it is one to a tensor outside
-            is_written = (
-                use.leaf._grad is use.before and id(use.before) in run.recorder.loop_stand_ins.keys() & run.contents_before
-            )
+            is_given = id(use.before) in run.recorder.loop_stand_ins and id(use.before) in run.contents_before
+            is_cleared = use.is_stored and use.leaf._grad is None  # then it has to hold None before the step, too
             flags = (False, False) if known is None else (known.only_in_place, known.is_read)
-            place = GradPlace(use.leaf, flags[0] or is_written, flags[1] or use.is_read)
+            is_written = is_given and use.leaf._grad is use.before
+            place = GradPlace(use.leaf, flags[0] or is_written, flags[1] or use.is_read or is_cleared)
             if known is None or flags != (place.only_in_place, place.is_read):
                 found.append((place, use.before))
         return found
 
     def _new_others(self) -> Found:
-        return [*self._new_outside(), *([] if self._run.is_nested else self._new_own())]
+        return [*self._new_outside(), *([] if self._run.is_nested else self._new_own()), *self._new_varying()]
+
+    def _new_varying(self) -> Found:
+        """Those that hold another bool after the step than before it, but for a first step, which may stay outside of the node."""
+        places, found = self._run.places, list[tuple[GradPlace | StepPlace, Any]]()
+        if self._run.may_stay_outside:
+            return found
+        for name in places:
+            place, before = places[name], places.entered(name)
+            value = place.value(self._run.recorder)
+            if places.is_constant(name, before) and type(plain(before)) is bool and value is not before:
+                found.append((place, before))
+        return found
 
     def _new_own(self) -> Found:
         """Those in dictionaries that the call has made, before the step."""
@@ -191,6 +210,8 @@ class FoundPlaces:
             if isinstance(place, GradPlace):
                 known.gradients[place.target] = place
             else:
+                if place.target in known.others:
+                    known.varying.add(place.target)
                 known.others[place.target] = place
 
     def take(self, found: Found) -> None:

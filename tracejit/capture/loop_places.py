@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tracejit.capture.found_places import Found, FoundPlaces, GradPlace
-from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.snapshots import Snapshot
 from tracejit.capture.step_paths import Refused, is_carried_or_constant, list_form, put_together
 from tracejit.capture.step_places import StepPlace, places_of_step
@@ -72,7 +71,11 @@ class LoopPlaces:
         """Whether steps do not carry on what a place holds, but find the same in it."""
         place = self._places.get(name)
         is_same_tensor = place is not None and place.only_in_place and isinstance(value, Tensor)
-        return is_same_tensor or (place is not None and self.found.has(place) and type(plain(value)) is bool)
+        return is_same_tensor or (place is not None and self.found.has_one_bool(place, value))
+
+    def entered(self, name: str) -> Any:
+        """What the step that runs has found in a place."""
+        return self._entered[name]
 
     def list_form(self, name: str, x: list[Any], leaves: list[Any]) -> Any:
         """The form of a list that a step has left in a place, whose tensors and numbers are appended to `leaves`; None if steps may not

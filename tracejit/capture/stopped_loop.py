@@ -5,7 +5,7 @@ memory of what they stand for; what follows finds what they stand for: variables
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tracejit.capture.handlers.base import ABSENT
@@ -37,10 +37,10 @@ class StoppedLoop:
         self._run.stop(why)
         return self.steps_in_python(self.remaining(first=True)) if way is None else (way, self.plain_result(way))
 
-    def refuse_elements(self, elements: Iterator[Any], why: str) -> tuple[int, Any]:
+    def refuse_elements(self, elements: Callable[[], Iterator[Any]], why: str) -> tuple[int, Any]:
         """Stop the recording, since a node cannot go over these elements, and make all steps in Python."""
         self._run.recorder.stop("outlined_loop", f"the loop at {self._run.line}: {why}")
-        return self.steps_in_python(elements)
+        return self.steps_in_python(elements())
 
     def steps_in_python(
         self, elements: Iterator[Any], done: tuple[int, Any] | None = None, known: dict[int, Tensor] | None = None

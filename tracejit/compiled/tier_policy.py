@@ -384,7 +384,9 @@ class TierPolicy:
     def split_or_reject(self, recording: Recording, reason: Reason) -> None:
         """A recording has stopped because steps of a loop branch differently: run in pieces, or record less often."""
         blamed = [x for x in recording.branches if x.where == reason.where or (x.alternates and x.runs >= _STEPS_TO_SPLIT)]
-        divergence = Divergence("exit", "a value", reason.where, blamed[0].values if blamed else [])
+        trains = bool(blamed) and blamed[0].trains
+        what = "each step of a loop takes gradients" if trains else "a value"
+        divergence = Divergence("exit", what, reason.where, blamed[0].values if blamed else [])
         self._has_stopped = True
         recursion = recording.recursion
         if self._may_split and recursion.has_branches and self._split_between_calls(divergence, [recursion]):
@@ -428,7 +430,7 @@ class TierPolicy:
         self.may_outline = False
         self.branching_lines.clear()
         divergence, branches = self._outlined_for or (None, ())
-        if self._may_split and divergence is not None and any(branch.alternates or branch.ends_while for branch in branches):
+        if self._may_split and divergence is not None and any(x.alternates or x.ends_while or x.trains for x in branches):
             if self._split(divergence, branches):
                 self._diagnostics.note(reason)
                 return
@@ -477,7 +479,8 @@ class TierPolicy:
         """Run in pieces from now on.  make_pieces: given why, for the user.  Returns False if there are none."""
         self.may_outline, self._may_split = False, False
         try:
-            pieces = make_pieces(f"{divergence.name}{divergence.location()} changes ({divergence.values_text()})")
+            changes = f" changes ({divergence.values_text()})" if divergence.values else ""
+            pieces = make_pieces(f"{divergence.name}{divergence.location()}{changes}")
         except Exception as error:  # a defect, which must not reach the caller: the call itself has its result
             report_defect(self._diagnostics.name, "take to pieces", error)
             return False
