@@ -36,6 +36,7 @@ import numpy as np
 from tracejit.capture.appended_items import AppendedItems
 from tracejit.capture.call_sites import user_line
 from tracejit.capture.carried_leaves import CarriedLeaves
+from tracejit.capture.carried_structures import CarriedStructures, Structure
 from tracejit.capture.defects import stop_for_defect
 from tracejit.capture.found_places import GradPlace
 from tracejit.capture.freed_graphs import FreedGraphs
@@ -201,6 +202,7 @@ class LoopRun:
         self.uncounted: set[int] = set()  # ids of tensors that steps write to through `.data`
         self.sets_found: frozenset[int] = frozenset()  # the ids of sets that the step finds
         self.containers_found: frozenset[int] = frozenset()  # those of lists, dictionaries and instances
+        self.containers_after: frozenset[int] = frozenset()  # what is found after it
         self.element: Any = None  # the number of the next step's
         self.trips: TripCount | None = None
         self.first = self.restarts = self.made = 0
@@ -218,6 +220,7 @@ class LoopRun:
         self.calls = LoggedCalls(self)
         self.reached = ReachedLists(self)
         self.places = LoopPlaces(self)
+        self.structures = CarriedStructures(self)
         self.freed = FreedGraphs(self)
         self.kinds = VaryingKinds(self)
         self.stopped = StoppedLoop(self)
@@ -718,6 +721,7 @@ class LoopRun:
     def _arguments(self, stand_ins: list[Tensor]) -> list[Any]:
         """The arguments of the step."""
         recorder, given = self.recorder, []
+        self.structures.begin_step()
         self.kinds.take(stand_ins)
         define = recorder.extracted_numbers.define_element
         if self.elements is not None:
@@ -732,6 +736,8 @@ class LoopRun:
                     self.kinds.given[name] = stand_ins[slots[0]]
                     continue
                 given.append(put_together(recorder, form, iter([self.given_of(k, stand_ins[k]) for k in slots])))
+                if type(form) is Structure:
+                    self.structures.note_given(given[-1])
             elif name in self.unbound - self.fixed.keys() and (k := self.slot_made(name)) is not None:
                 given.append(self.given_of(k, stand_ins[k]))
             else:

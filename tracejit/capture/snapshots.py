@@ -65,6 +65,9 @@ class IdentityKey:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, IdentityKey) and self.value is other.value
 
+    def __repr__(self) -> str:
+        return f"IdentityKey({id(self.value)})"
+
     __hash__ = None  # type: ignore[assignment]
 
 

@@ -188,20 +188,24 @@ def is_carried_or_constant(x: Any) -> bool:
     return type(x) in PRIMITIVE or carried_form(x, []) is not None
 
 
-def taken_apart(x: Any, leaves: list[Any], known: Callable[[Any], bool] = lambda x: False) -> Any:
+def taken_apart(
+    x: Any, leaves: list[Any], known: Callable[[Any], bool] = lambda x: False, other: Callable[..., Any] = lambda x, leaves: None
+) -> Any:
     """The form of a value, whose tensors and numbers are appended to `leaves`.  known: whether an object is there before the step, and is
-    handed on itself.  Raises Refused."""
+    handed on itself.  other: gives the form of a structure of another type, or None.  Raises Refused."""
     if isinstance(x, Tensor) or type(plain(x)) in NUMBERS:
         leaves.append(x)
         return Tensor if isinstance(x, Tensor) else type(plain(x))
     if type(x) is not tuple and type(x) not in PRIMITIVE and known(x):
         return "object", IdentityKey(x)
     if type(x) in (tuple, list):
-        return type(x), [taken_apart(y, leaves, known) for y in x]
+        return type(x), [taken_apart(y, leaves, known, other) for y in x]
     if type(x) is dict and all(type(key) is str for key in x):
-        return dict, [(key, taken_apart(y, leaves, known)) for key, y in x.items()]
+        return dict, [(key, taken_apart(y, leaves, known, other)) for key, y in x.items()]
     if type(x) in PRIMITIVE:
         return "constant", x
+    if (form := other(x, leaves)) is not None:
+        return form
     raise Refused(f"a step returns a {type(x).__name__}")
 
 
@@ -219,6 +223,8 @@ def put_together(recorder: Recorder | None, form: Any, leaves: Iterator[Any]) ->
     if type(form) is RowView:
         next(leaves)  # what steps compute with
         return form.view(leaves)
+    if type(form) not in (tuple, list):
+        return form.made_of(recorder, leaves)  # a Structure
     kind, parts = form
     if kind == "constant":
         return parts
@@ -265,7 +271,9 @@ def describe_path(
     after = run.places.reachable_after(in_places)
     if why := after if isinstance(after, str) else what_has_changed(run, before, after, entered):
         raise Refused(why)
+    run.containers_after = frozenset(map(id, after.containers)) if isinstance(after, Snapshot) else frozenset()
     run.gathered.check_unchanged()
+    run.structures.check_unchanged()
     if run.gathered.holds_item((values, *in_places.values(), *[item for _, item in run.reached.pending])):
         raise Refused("a step leaves an item of the list that it goes over: leave `item.clone()`")
     run.kinds.note_ends(begin.values, [*values, *in_places.values()] if way != RETURNS else [])
@@ -275,6 +283,8 @@ def describe_path(
     new = run.leaves.new_in(begin, left)
     ends = [_end(interpreter, slot, x) for slot, x in left]
     of_program = {**dict(enumerate(appended)), **run.reached.of_step(returns=way == RETURNS)}
+    run.structures.check_items([x for column in of_program.values() for x in column])
+    run.structures.check_items([item for _, item in run.reached.pending])
     columns = {k: [_item(run, k, x) for x in column] for k, column in of_program.items()} | logged
     appended = [columns.get(k, []) for k in range(max(columns, default=-1) + 1)]
     rows = [x for column in appended for x in column]
@@ -354,7 +364,7 @@ def _left_in_slots(
     changes, variables = "", {**in_places}
     if way == RETURNS:
         leaves: list[Any] = []
-        form = taken_apart(values, leaves, known)
+        form = taken_apart(values, leaves, known, run.structures.returned_form)
         if run.template is not None and run.template != form:
             raise Refused("steps return different kinds of things")
         run.template = form

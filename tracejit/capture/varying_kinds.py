@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from tracejit.capture.carried_structures import Structure
 from tracejit.capture.loop_steps import LIVE_IN, StepNode
 from tracejit.capture.path_tree import Slot
 from tracejit.capture.row_views import RowView, row_view
+from tracejit.capture.snapshots import IdentityKey
 from tracejit.capture.step_paths import form_of, is_equal, put_together, slot_of
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import int64
@@ -77,13 +79,27 @@ class VaryingKinds:
         row = None
         if name in self._run.read_after and not self._run.is_nested and sum(x is y for y in self._ends) == 1:
             row = row_view(self._run, x, self._values_before)
-        return form_of(x) if row is None else row
+        if row is not None:
+            return row
+        run, kinds = self._run, self._kinds.get(name, [])
+        if any(form == ("object", IdentityKey(x)) for form, _ in kinds):  # what the variable held before the loop
+            return ("object", IdentityKey(x)), []
+        found = form_of(x)
+        if found[0] is not None or x is run.fixed.get(name) or run.is_nested or name in run.places:
+            return found
+        is_given = self._is_assigned(name) and any(x is y for y in run.fixed.values())
+        return (("object", IdentityKey(x)), []) if is_given else run.structures.form_of(x)
+
+    def _is_assigned(self, name: str) -> bool:
+        """Whether each step assigns to a variable, and none reads what it held before."""
+        return name not in self._run.loop.live_ins and not self._run.is_divided
 
     def _kinds_before(self, name: str, form: Any) -> list[tuple[Any, list[Any]]] | None:
-        """The kind that a variable had so far which gets another one; none if each step assigns a row to it.  None if it gets no other
-        kind, or one that cannot be carried."""
+        """The kind that a variable had so far which gets another one; none if each step assigns a row, or a structure, to it.  None if it
+        gets no other kind, or one that cannot be carried."""
         run = self._run
-        if run.is_nested or name in run.places or (run.may_stay_outside and type(form) is not RowView):
+        is_structure = type(form) is Structure or (type(form) is tuple and form[0] == "object")
+        if run.is_nested or name in run.places or (run.may_stay_outside and type(form) is not RowView and not is_structure):
             return None
         if name in run.unbound - run.loop.passed:
             return None
@@ -94,11 +110,15 @@ class VaryingKinds:
         elif ("variable", name) in by_key:
             before = by_key["variable", name].holds, [("variable", name)]
         elif name in run.fixed:
-            if form_of(run.fixed[name])[0] is None or type(run.fixed[name]) is Tensor:
+            if type(run.fixed[name]) is Tensor:
                 return None
-            before = ("constant", run.fixed[name]), []
+            is_object = form_of(run.fixed[name])[0] is None
+            if is_object and type(form) is not Structure:
+                return None
+            before = ("object", IdentityKey(run.fixed[name])) if is_object else ("constant", run.fixed[name]), []
         else:
-            return [] if type(form) is RowView else None
+            has_parts = is_structure or (type(form) is tuple and form[0] is tuple)
+            return [] if type(form) is RowView or (has_parts and self._is_assigned(name)) else None
         return None if is_equal(before[0], form) else [before]
 
     def begin_path(self) -> list[StepNode]:
@@ -150,7 +170,7 @@ class VaryingKinds:
             form, keys = kinds[int(run.arrays[self._slot(name)])]
             if not keys:
                 run.carried.pop(name, None)
-                run.fixed[name] = run.variables[name] = form[1]
+                run.fixed[name] = run.variables[name] = form[1].value if form[0] == "object" else form[1]
             else:
                 run.fixed.pop(name, None)
                 run.carry(name, form, keys)
