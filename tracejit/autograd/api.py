@@ -204,6 +204,7 @@ def accumulate(leaf: Any, g: Any, handed: dict[int, Any], create_graph: bool = F
             np.add(array, g, array)
         return
     top = state.top
+    top.note("gradient arrived", leaf)
     previous = top.read_grad(leaf)
     if create_graph:
         top.write_grad(leaf, g.clone() if previous is None else previous + g)

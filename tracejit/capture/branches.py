@@ -44,7 +44,8 @@ _LONGER_OUTLINED: Final = 400
 _LONGEST_OUTLINED: Final = 1500
 """Number of nodes from which it is given up if a loop can be outlined, and values decide a branch in each of its steps."""
 _PASSES: Final = 6
-"""The number of backward passes that leave gradients from which a recording is given up if the loop around them can be outlined."""
+"""The number of backward passes that leave gradients in one leaf from which a recording is given up if the loop around them can be
+outlined."""
 _SHOWN: Final = 4
 """Number of outcomes that a branch keeps for its message."""
 
@@ -187,6 +188,7 @@ class Branches:
         self.recursion = Recursion()
         self._unwatched = unwatched
         self._branches: dict[tuple[Any, ...], Branch] = {}  # by the current instructions of the frames
+        self._gradients: dict[int, int] = {}  # how many have arrived at a leaf, by its id; a recording keeps leaves alive
         self._compiled: set[CodeType] = set()  # of functions that were called as compiled ones
         self._positions: dict[tuple[CodeType, int], Position] = {}  # by instrumented code and instruction
 
@@ -213,17 +215,17 @@ class Branches:
         gives_up_soon = self.gives_up_soon and branch.has_run_long(nodes, True) and self._unwatched(branch.is_in_loop)
         return branch.text() if branch.has_run_long(nodes, gives_up_soon) else ""
 
-    def note_backward(self) -> str:
-        """Note that the user's code has started a backward pass that leaves gradients in leaves.  Returns what `note` does."""
-        frames = list(instrumented_frames())
-        key = ("backward", *[x for frame in frames for x in (id(frame.f_code), frame.f_lasti)])
-        passes = self._branches.get(key)
-        if passes is None:
-            passes = self._branches[key] = self._new_branch(None, frames, is_fixed=False)
-            passes.trains = True
-        passes.runs += 1
-        gives_up = self.may_give_up and self.may_outline and passes.runs == _PASSES and self._unwatched(passes.is_in_loop)
-        return passes.text() if gives_up else ""
+    def note_gradient(self, leaf: Any) -> str:
+        """Note that a backward pass of the user's code has sent a gradient to a leaf.  Returns what `note` does."""
+        passes = self._gradients[id(leaf)] = self._gradients.get(id(leaf), 0) + 1
+        if passes != _PASSES or not (self.may_give_up and self.may_outline):
+            return ""
+        branch = self._new_branch(None, list(instrumented_frames()), is_fixed=False)
+        branch.trains, branch.runs = True, passes
+        if not self._unwatched(branch.is_in_loop):
+            return ""
+        self._branches["backward", id(leaf)] = branch
+        return branch.text()
 
     def note_call(self, code: CodeType) -> None:
         """Note that the user's code calls a function.  code: its instrumented code."""

@@ -34,8 +34,8 @@ _MOST: Final = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """start, stop, step: the integers that tell one element from the next; the first two may be numbers of the program, or of the call,
-    sizes only where the step is 1.  at: the element for such an integer, a number of the program.  remaining: what Python's iterator
+    """start, stop, step: the integers that tell one element from the next; the first two may be numbers of the program, or of the call.
+    at: the element for such an integer, a number of the program.  remaining: what Python's iterator
     gives after so many elements, where nothing is recorded any more."""
 
     start: Any
@@ -50,13 +50,19 @@ class Elements:
         start, stop = [recorder.sizes.symbol(x) if is_symbolic(x) else x for x in (self.start, self.stop)]
         if start is None or stop is None:
             return None
-        return len(range(start, stop, self.step)) if type(start) is type(stop) is int else stop - start
+        if type(start) is type(stop) is int:
+            return len(range(start, stop, self.step))
+        distance, step = (stop - start, self.step) if self.step > 0 else (start - stop, -self.step)
+        return distance if step == 1 else (distance + (step - 1)) // step
 
     def length(self, recorder: Recorder) -> Any:
         """The same as a number that the program may use; there are none if it is negative."""
         if not (is_symbolic(self.start) or is_symbolic(self.stop)):
             return len(range(self.start, self.stop, self.step))
-        return self.stop if type(self.start) is int and not self.start else recorder.operators.binary("-", self.stop, self.start)
+        compute, step = recorder.operators.binary, abs(self.step)
+        first, last = (self.start, self.stop) if self.step > 0 else (self.stop, self.start)
+        distance = last if type(first) is int and not first else compute("-", last, first)
+        return distance if step == 1 else compute("//", compute("+", distance, step - 1), step)
 
 
 class GivenElement:
@@ -123,7 +129,7 @@ def step_elements(
         if function is reversed and type(value) in (list, tuple):
             return _items(recorder, value, gathered, is_reversed=True)
         return _rows(recorder, recorder.calls.call(function, (value,), {}), length) if type(value) is Tensor else None
-    length = Length.GUARDED if name == "reversed" or length is Length.GUARDED else Length.SIZES
+    length = Length.GUARDED if length is Length.GUARDED else Length.SIZES
     inner = [
         step_elements(recorder, part, values, gathered, length) if name != "enumerate" or k == 0 else next(values)
         for k, part in enumerate(parts)
@@ -158,7 +164,7 @@ def _integers(recorder: Recorder, function: Any, arguments: list[Any], length: L
         if not is_symbolic(x) or is_post_program(x):
             return is_symbolic(x)
         if recorder.sizes.symbol(x) is not None:
-            return length is not Length.GUARDED and step == 1
+            return length is not Length.GUARDED
         if length is Length.GUARDED_UNTIL_IT_VARIES:
             return recorder.facts.number_has_varied(x._name, plain(x), user_line())
         return length is Length.ANY
@@ -214,10 +220,11 @@ def _backwards(recorder: Recorder, function: Any, parts: list[Any]) -> Elements 
     (inner,) = parts
     if function is not reversed:
         return None
-    last, whole, subtract = inner.length(recorder) - 1, _positions(recorder, inner), recorder.operators.binary
+    count, whole, subtract = inner.length(recorder), _positions(recorder, inner), recorder.operators.binary
+    last = subtract("-", count, 1)
     return Elements(
         0,
-        inner.length(recorder),
+        count,
         1,
         lambda k: whole(subtract("-", last, k)),
         lambda done: islice(reversed([*inner.remaining(0)]), done, None),

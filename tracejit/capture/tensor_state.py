@@ -403,9 +403,7 @@ class StateRecorder(Interpreter):
         if recorder.stopped:
             return
         if event == "backward":
-            through, reached, leaves_gradients, boundary = details
-            if leaves_gradients and (hindrance := recorder.branches.note_backward()):
-                recorder.stop("branching_loop", hindrance)
+            through, reached, _, boundary = details
             self.gradients += 1
             self.backward_ran, self.last_backward = True, len(self.nodes)
             self.reached.update([node for node in reached if node.sequence < self.first_sequence])

@@ -575,6 +575,10 @@ class RecordingInterpreter(StateRecorder):
         return result
 
     def note(self, event: str, *details: Any) -> None:
+        if event == "gradient arrived":
+            if not self.recorder.stopped and (hindrance := self.recorder.branches.note_gradient(self._leaf(details[0]))):
+                self.recorder.stop("branching_loop", hindrance)
+            return
         gradients = self.gradients
         if event == "backward" and self._wrote and self._has_plain_places(details[0]):
             for number, view, version in self._moving:

@@ -34,6 +34,7 @@ from typing import Any, Final, TypeGuard
 
 from tracejit.capture.syntax.convert import compiled_as
 from tracejit.capture.syntax.locate import FunctionNode, Located, NotConvertible, declare, locate
+from tracejit.capture.syntax.loops import PlainIf
 from tracejit.capture.syntax.scopes import LOOKING_AT_VARIABLES, bound_names, declared_names, names_read_by, names_stored_by
 from tracejit.capture.syntax.tree_walk import children, walk
 
@@ -212,7 +213,9 @@ class Outliner:
         self.consuming = {x for x in _CONSUMING if x not in self.local and x not in code.co_freevars and x not in names}
         self.captured = set(_captured(node.body, self.consuming)) & self.local
         self.assigned_inside = {name for x in walk(node) if isinstance(x, ast.Nonlocal) for name in x.names} & self.local
-        deleted = {x.id for x in walk(node) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Del)}
+        # A step of an outlined loop deletes what has no value yet (outlined_loops.py): that is no variable that the function deletes.
+        own = {id(x) for part in walk(node) if isinstance(part, PlainIf) for x in walk(part)}
+        deleted = {x.id for x in walk(node) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Del) and id(x) not in own}
         self.deleted = deleted | {x.name for x in walk(node) if isinstance(x, ast.ExceptHandler) and x.name}
 
     def piece(self, loop: ast.For | ast.While, name: str, decides: bool = False) -> Piece | None:
@@ -570,6 +573,8 @@ class _DefiniteAssignment:
                 if isinstance(target, ast.Name) and target.id in self._local and target.id not in assigned:
                     self.exposed.add(target.id)
                 return self._target(target, self._reads([value], assigned))
+            case ast.Delete(targets=targets):
+                return self._reads(targets, assigned) - {x.id for x in targets if isinstance(x, ast.Name)}
             case ast.If(test=test, body=body, orelse=orelse):
                 assigned = self._reads([test], assigned)
                 return _either([self.after(body, assigned), self.after(orelse, assigned)])
