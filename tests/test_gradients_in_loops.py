@@ -245,8 +245,6 @@ def changes_gradients(q: Any, p: Any, rate: float, steps: int) -> Any:
 @pytest.mark.parametrize(
     "function",
     [
-        adds_up_outside,
-        adds_up_in_the_call,
         stays_on_the_tape,
         beside_what_requires_grad,
         looks_at_the_last,
@@ -257,6 +255,13 @@ def test_steps_whose_gradients_leave_more_than_numbers_all_run(function: Callabl
     compiled = called(function, (12, 7, 15, 9), _w)
     assert compiled.stats.traces == 4, compiled.explain()
     assert "has a recording for each number of steps" in compiled.explain(verbose=True)
+
+
+@pytest.mark.parametrize("function", [adds_up_outside, adds_up_in_the_call])
+def test_steps_that_leave_gradients_in_leaves_are_a_node_of_another_kind(function: Callable[..., Any]) -> None:
+    compiled = called(function, (12, 7, 15, 9, 11, 14), _w)
+    assert compiled.stats.traces <= 3 and compiled.stats.compiled_calls >= 3, compiled.explain()
+    assert not compiled.reasons, compiled.explain()
 
 
 def test_a_chain_of_jittered_steps_is_recorded_as_often_as_one_without_gradients() -> None:

@@ -131,14 +131,6 @@ _divided: WeakTable[dict[int, bool]] = WeakTable()
 """Codes of functions -> by lines of their loops: True if the step runs in parts, False if it cannot."""
 
 
-def _replaced(x: Any, originals: dict[int, Tensor]) -> Any:
-    """What a stand-in stands for, or a tuple of such; `x` itself if it is neither.  originals: by ids of stand-ins."""
-    if type(x) is tuple:
-        parts = tuple([_replaced(y, originals) for y in x])
-        return parts if any(y is not z for y, z in zip(parts, x, strict=True)) else x
-    return originals.get(id(x), x)
-
-
 def run_outlined_loop(
     interpreter: RecordingInterpreter | None,
     loop: OutlinedLoop,
@@ -910,16 +902,17 @@ class LoopRun:
             tree = record.tree.with_shared(lambda value: known.get(value, value))
             interpreter.path_trees[v] = replace(record, tree=tree, starts=starts)
         originals = {id(x): self.begun[j] for x, j in zip(stand_ins, self.begun_objects, strict=False) if j in self.begun}
-        given = [_replaced(x, originals) for x in values]
+        replaced = partial(self.stopped.original, originals=originals, seen=set())
+        given = list(map(replaced, values))
         left, appended = given[: len(self.loop.live_outs)], given[len(self.loop.live_outs) :]
         self.variables = {**self.variables, **dict(zip(self.loop.live_outs, left, strict=True))}
         for column, more in zip(self.items.before, appended, strict=True):
             column.extend(more)
-        self.reached.keep(lambda x: _replaced(x, originals))
+        self.reached.keep(replaced)
         for name, x in in_places.items():
-            self.places[name].store(self.recorder, _replaced(x, originals))
+            self.places[name].store(self.recorder, replaced(x))
         for place in others:
-            if (real := _replaced(x := place.value(self.recorder), originals)) is not x:
+            if (real := replaced(x := place.value(self.recorder))) is not x:
                 place.store(self.recorder, real)
         if way != CONTINUES:
             return way, self.recorder.mark_created((*left,))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tracejit.capture.handlers.base import ABSENT
 from tracejit.capture.handlers.effects import AttributeStore, EffectTarget, GradStore, ItemStore, StepChanges
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
 
 __all__ = ["Found", "FoundPlaces", "GradPlace", "KnownPlaces"]
+
+
+_MOST_ROUNDS: Final = 16
+"""How often the steps of a run are made again because of places that were found, at most."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,6 +97,7 @@ class FoundPlaces:
     def __init__(self, run: LoopRun) -> None:
         self._run = run
         self.changes = StepChanges()
+        self._rounds = 0  # how often some were found
         self._own = KnownPlaces()  # those in what the call has made
         self._known = run.interpreter.places_found.setdefault(run.function.__code__, KnownPlaces())
 
@@ -133,7 +138,11 @@ class FoundPlaces:
         """The places that were not known, or not as they are.  Raises Refused where the steps cannot be made again."""
         run = self._run
         found = [*self._new_gradients(), *self._new_others()]
-        if found and (run.is_divided or run.calls.are_any or (run.is_nested and run.made)):
+        self._rounds += bool(found)
+        may_begin_again = self._rounds <= _MOST_ROUNDS and not (
+            run.is_divided or run.calls.are_any or (run.is_nested and run.made)
+        )
+        if found and not may_begin_again:
             raise Refused("a step changes other things outside than the steps before")
         return found
 

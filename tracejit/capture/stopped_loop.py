@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from tracejit.capture.handlers.base import ABSENT
 from tracejit.capture.handlers.effects import MethodCall
 from tracejit.capture.handlers.stand_ins import plain, plain_value
+from tracejit.capture.nested_places import is_tuple
 from tracejit.capture.path_tree import Leaf
+from tracejit.capture.policies import instance_dictionary, is_user_instance
 from tracejit.capture.python_steps import elements_without_end, run_steps
 from tracejit.capture.step_paths import put_together
 from tracejit.capture.syntax.loops import UNBOUND
@@ -89,7 +91,7 @@ class StoppedLoop:
         self.hand_over_states(stand_ins, originals)
         seen: set[int] = set()
         for container in [*self._run.recorder.created.values(), *self._run.variables.values()]:
-            if type(container) in (list, dict):
+            if type(container) in (list, dict) or is_user_instance(container):
                 self.original(container, originals, seen)
         values = self.original(values, originals, seen)
         self._element = plain_value(self.original(self._run.element_given.value, originals, seen))
@@ -147,20 +149,22 @@ class StoppedLoop:
             self._run.interpreter.become(before, stand_in)
 
     def original(self, x: Any, originals: dict[int, Any], seen: set[int]) -> Any:
-        """What a stand-in stands for; a tuple without stand-ins for one with some; else `x` itself.  Lists and dictionaries that
-        stand-ins were put into get what these stand for.  originals: by ids of stand-ins.  seen: the ids of those that were looked
-        through."""
+        """What a stand-in stands for; a tuple without stand-ins for one with some; else `x` itself.  Lists, dictionaries, and instances
+        that the call has made, get what these stand for in the places of stand-ins.  originals: by ids of stand-ins.  seen: the ids of
+        those that were looked through."""
         kind = type(x)
         if id(x) in originals:
             return originals[id(x)]
-        if kind is tuple:
-            parts = tuple([self.original(y, originals, seen) for y in x])
-            return parts if any(y is not z for y, z in zip(parts, x, strict=True)) else x
-        if kind in (list, dict) and id(x) not in seen:
+        if is_tuple(x):
+            parts = [self.original(y, originals, seen) for y in tuple.__iter__(x)]
+            return tuple.__new__(kind, parts) if any(y is not z for y, z in zip(parts, x, strict=True)) else x
+        is_instance = is_user_instance(x) and self._run.recorder.is_created(x)
+        contents: Any = instance_dictionary(x) if is_instance else x
+        if type(contents) in (list, dict) and id(x) not in seen:
             seen.add(id(x))
-            for key, y in list(enumerate(x) if kind is list else x.items()):
+            for key, y in list(enumerate(contents) if kind is list else contents.items()):
                 if (original := self.original(y, originals, seen)) is not y:
-                    x[key] = original
+                    contents[key] = original
         return x
 
     def plain_variables(self, known: dict[int, Tensor]) -> dict[str, Any]:

@@ -782,8 +782,11 @@ class RecordingInterpreter(StateRecorder):
 
     def defined_before(self, tensor: Tensor, first: int) -> bool:
         """Whether a tensor of the call was there before values with numbers from `first` on."""
-        value = self.values.get(id(tensor), first)
-        return self._written_cache().roots.get(value, value) < first
+        value: Any = self.values.get(id(tensor), first)
+        makers = self._written_cache().makers
+        while value >= first and (maker := makers.get(value)) is not None and maker.op.kind is Kind.WRITE:
+            value = maker.operands[0]
+        return bool(value < first)
 
     def _note_grad(self, use: GradUse) -> None:
         """Note what a step of a branching loop does with the gradient of a leaf."""
