@@ -108,6 +108,14 @@ def nested(x: Any, steps: int) -> Any:
     return state["a"], tuple(state["b"])
 
 
+def lists_in_tuples(x: Any, steps: int) -> Any:
+    states = [(0.5, [1], x), (1.5, [2], x * 2)]
+    for _ in range(steps):
+        states = [(score * 0.9, [last + 1], halved(y)) for score, (last,), y in states]
+        states.sort(key=lambda state: state[0])
+    return states
+
+
 def the_best_so_far(x: Any, steps: int) -> Any:
     best, least = None, 1e9
     for k in range(steps):
@@ -151,7 +159,8 @@ def another_kind_at_first(x: Any, steps: int) -> Any:
 
 
 CARRIED = [
-    dictionaries, lists, named_tuples, dataclasses, frozen_dataclasses, objects, objects_with_slots, nested, the_best_so_far,
+    dictionaries, lists, named_tuples, dataclasses, frozen_dataclasses, objects, objects_with_slots, nested, lists_in_tuples,
+    the_best_so_far,
     the_one_before, one_tensor_in_two_places, returned, another_kind_at_first,
 ]  # fmt: skip
 

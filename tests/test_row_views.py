@@ -241,7 +241,7 @@ def stopped_after_it(xs: Any) -> Any:
         if row.sum() > best.sum():
             best = row
         if k == 9:
-            last = [k]
+            last = {k}
     best += 1
     return last, xs
 
@@ -278,7 +278,7 @@ def without_a_gradient(xs: Any) -> Any:
 
 
 OTHERS = {
-    stopped_after_it: "'last' is another list after each step",
+    stopped_after_it: "'last' is another set after each step",
     stopped_by_a_write_to_it: "a step writes to a tensor that shares memory with another one",
     without_a_gradient: "a step leaves a view of what it was given",
     of_what_steps_write_to: "a step writes to a tensor that shares memory with another one",

@@ -381,7 +381,7 @@ def test_several_parts_append_to_one_list_in_the_order_of_eager_mode() -> None:
 
 def test_a_step_that_stops_the_recording_in_its_middle_goes_on_with_its_next_part() -> None:
     def program(x: Any, n: int) -> Any:
-        log: list[Any] = []
+        log: Any = []
         count = 0
         for t in range(n):
             x = x + T.randn(3)
@@ -390,7 +390,7 @@ def test_a_step_that_stops_the_recording_in_its_middle_goes_on_with_its_next_par
             if x[1] > 0:
                 count += 2
                 if t > 20:
-                    log = [t]  # another list: that is not carried on
+                    log = {t}  # a set: that is not carried on
             if x[2] > 0:
                 x, count = -x, count + 1
         return x, count, len(log)

@@ -108,8 +108,10 @@ class CarriedStructures:
         recorder, cls = self._run.recorder, type(x)
         if cls in PRIMITIVE:
             return "constant", x
-        if (form := carried_form(x, leaves)) is not None or len(leaves) > MOST_PARTS:
+        known = len(leaves)
+        if (form := carried_form(x, leaves)) is not None or known > MOST_PARTS:
             return form
+        del leaves[known:]  # those of the first parts of a tuple
         if is_tuple(x):
             children = [*enumerate(items_of(recorder, x))]
         elif not self._may_be_carried(x) or any(x is part for part in parts):
