@@ -416,6 +416,30 @@ def test_an_earlier_graph_through_a_parameter_is_stale_after_the_loop() -> None:
                 early.backward()
 
 
+@pytest.mark.parametrize("retain", [False, True])
+def test_a_graph_from_before_the_loop_is_freed_by_the_step_that_goes_through_it(retain: bool) -> None:
+    def adds_up(weight: Any, xs: Any, bound: float) -> Any:
+        early = (weight * weight).sin()
+        for x in xs:
+            (early * x).sum().backward(retain_graph=retain)
+            if x.sum() > bound:
+                break
+        return weight.grad
+
+    compiled = outlined(adds_up)
+    for k in range(CALLS):
+        T.manual_seed(k)
+        xs, found = T.rand(6, 3), []
+        for function in (adds_up, compiled):
+            weight = T.ones(3, requires_grad=True)
+            try:
+                found.append(numbers([function(weight, xs, (100.0, 1.0, -1.0)[k % 3]), weight.grad]))
+            except RuntimeError as error:
+                found.append(str(error))
+        assert_same(*found)
+    assert any("frees the graph" in reason.message for reason in compiled.reasons) is not retain, compiled.explain()
+
+
 def test_an_error_in_a_step_leaves_parameters_and_places_as_eager_mode_does() -> None:
     def fails(model: Any, optimizer: Any, x: Any, y: Any, record: Any) -> Any:
         for k in range(9):

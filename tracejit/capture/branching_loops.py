@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from tracejit.autograd.tape import next_sequence
 from tracejit.capture.appended_items import AppendedItems
 from tracejit.capture.call_sites import user_line
 from tracejit.capture.carried_leaves import CarriedLeaves
@@ -566,7 +567,7 @@ class LoopRun:
         around, interpreter.contents_before = interpreter.contents_before, self.contents_before
         before_write, interpreter.before_write = interpreter.before_write, self.tape.before_write
         self.contents_before.clear()
-        changes_around, recorder.effects.step_changes = recorder.effects.step_changes, StepChanges(begin.values)
+        changes_around, recorder.effects.step_changes = recorder.effects.step_changes, StepChanges(begin.values, next_sequence())
         try:
             named, values = self.step(self.functions[self.part], *given)
         except BaseException as error:

@@ -256,6 +256,8 @@ def describe_path(
     interpreter, slots = run.interpreter, run.tree.slots
     if any(x is ABSENT for x in in_places.values()):
         raise Refused("a step deletes an attribute or an item")
+    if run.places.found.changes.has_freed:
+        raise Refused("a backward pass of a step frees the graph of what was computed before the step")
     new_lists, new_places = run.reached.new(), run.places.found.new()
     if new_lists or new_places:
         stays = run.calls.has_output and run.may_stay_outside and way == CONTINUES and not new_lists

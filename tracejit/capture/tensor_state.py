@@ -404,6 +404,8 @@ class StateRecorder(Interpreter):
             return
         if event == "backward":
             through, reached, _, boundary = details
+            if (changes := recorder.effects.step_changes) is not None:
+                changes.note_pass(through)
             self.gradients += 1
             self.backward_ran, self.last_backward = True, len(self.nodes)
             self.reached.update([node for node in reached if node.sequence < self.first_sequence])

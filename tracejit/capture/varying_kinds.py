@@ -87,7 +87,7 @@ class VaryingKinds:
         found = form_of(x)
         if found[0] is not None or x is run.fixed.get(name) or run.is_nested or name in run.places:
             return found
-        is_given = self._is_assigned(name) and any(x is y for y in run.fixed.values())
+        is_given = any(x is y for y in run.fixed.values())  # to the step, in another variable
         return (("object", IdentityKey(x)), []) if is_given else run.structures.form_of(x)
 
     def _is_assigned(self, name: str) -> bool:

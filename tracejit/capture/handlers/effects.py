@@ -9,7 +9,7 @@ method calls, which the epilogue repeats in order.  A place outside gets a plain
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from types import CellType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -201,18 +201,21 @@ class FunctionCall:
 class StepChanges:
     """What a step of a branching loop has changed outside, while it runs.
 
-    first_value: values of the graph with smaller numbers are from before the step.  gradients: of leaves, by their ids.  containers:
-    dictionaries, by their ids, each with its contents before.  stores: the last ones, by places; positions: of all of them, among the
-    effects.  replaced: by positions, effects from before the step that they have replaced.  own: by places, (owner, whether it is an item,
-    key, value) of what is stored in dictionaries and instances that the call has made, which is no effect."""
+    first_value, first_sequence: values of the graph, and nodes of the tape, with smaller numbers are from before the step.  gradients: of
+    leaves, by their ids.  containers: dictionaries, by their ids, each with its contents before.  stores: the last ones, by places;
+    positions: of all of them, among the effects.  replaced: by positions, effects from before the step that they have replaced.  own: by
+    places, (owner, whether it is an item, key, value) of what is stored in dictionaries and instances that the call has made, which is no
+    effect.  entered: nodes of the tape from before the step that backward passes have gone through."""
 
     first_value: int = 0
+    first_sequence: float = 0
     gradients: dict[int, GradUse] = field(default_factory=dict)
     containers: dict[int, tuple[Any, dict[Any, Any]]] = field(default_factory=dict)
     stores: dict[EffectTarget, Effect] = field(default_factory=dict)
     positions: dict[EffectTarget, set[int]] = field(default_factory=dict)
     replaced: dict[int, Effect] = field(default_factory=dict)
     own: dict[EffectTarget, tuple[Any, bool, Any, Any]] = field(default_factory=dict)
+    entered: set[Any] = field(default_factory=set)
 
     def add(self, later: StepChanges) -> None:
         """Note what was changed after this."""
@@ -221,6 +224,18 @@ class StepChanges:
         self.containers = {**later.containers, **self.containers}
         self.stores.update(later.stores)
         self.own.update(later.own)
+        self.note_pass(later.entered)
+
+    def note_pass(self, through: Iterable[Any]) -> None:
+        """Note that a backward pass goes through these nodes of the tape."""
+        self.entered.update(
+            [node for node in through if node.sequence < self.first_sequence and not getattr(node, "freed", False)]
+        )
+
+    @property
+    def has_freed(self) -> bool:
+        """Whether a backward pass has freed the graph of something from before the step."""
+        return any(getattr(node, "freed", False) for node in self.entered)
 
     def note_contents(self, container: Any) -> None:
         """Note what a container holds that is about to change, if it is a dictionary."""
