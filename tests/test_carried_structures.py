@@ -249,6 +249,77 @@ def test_a_structure_from_before_the_loop_stays_the_object_that_it_is_where_no_s
     assert not compiled.reasons and compiled.stats.compiled_calls >= CALLS - 4, compiled.explain()
 
 
+# -- tuples, of which a copy is no other value, but another object
+def falls_behind(x: Any, steps: int) -> Any:
+    best = before = None
+    for k in range(steps):
+        current = Pair(x * (1 + k % 4), k)
+        if best is None or current.x.sum() > best.x.sum():
+            best = current
+        elif before is best:
+            return "behind", k
+        before = current
+    return "end", steps
+
+
+def counts_the_same(x: Any, steps: int) -> Any:
+    best = current = (0.0, "none")
+    same = 0
+    for k in range(steps):
+        if best is current:
+            same += 1
+        current = (x[0].item() * (k % 3), "some")
+        if current > best:
+            best = current
+    return same, best is current
+
+
+def one_before_the_loop(x: Any, steps: int) -> Any:
+    state = first = (x, 0)
+    for _ in range(steps):
+        if state[0].sum() > 1:
+            state = (state[0] * 0.8, state[1] + 1)
+    return state is first, state[1]
+
+
+def twice_in_the_result(x: Any, steps: int) -> Any:
+    best = last = (x, -1)
+    for k in range(steps):
+        x = halved(x)
+        last = (x, k)
+        if last[0].sum() > best[0].sum():
+            best = last
+    return best, last
+
+
+@pytest.mark.parametrize("program", [falls_behind, counts_the_same, one_before_the_loop, twice_in_the_result])
+@pytest.mark.parametrize("make", [outlined, lambda f: T.compile(f, wait=True)], ids=["outlined", "found"])
+def test_tuples_are_the_objects_that_eager_mode_has(make: Any, program: Callable[..., Any]) -> None:
+    compiled = make(program)
+    for k in range(12):
+        found = []
+        for function in (program, compiled):
+            result = function(abs(normal(k, 2)) * (0.2 if k % 2 else 1), 5 + 3 * k % 11)
+            found.append((str(result), result[0] is result[1]))
+        assert found[0] == found[1], (k, compiled.explain())
+
+
+def test_a_tuple_that_no_step_replaces_is_the_one_that_was_given() -> None:
+    def counted(x: Any, given: Any, steps: int) -> Any:
+        state = given
+        for _ in range(steps):
+            x, same = halved(x), state
+            state = same
+        return state, x
+
+    compiled = outlined(counted)
+    for k in range(CALLS):
+        given = (normal(k, 2), 3)
+        assert counted(normal(k, 2), given, 12)[0] is given
+        assert compiled(normal(k, 2), given, 12)[0] is given
+    assert compiled.stats.compiled_calls >= CALLS - 3, compiled.explain()
+
+
 def test_gradients_go_through_structures() -> None:
     def decayed(weight: Any, steps: int) -> Any:
         state = {"x": weight * 1, "n": 0}

@@ -405,7 +405,6 @@ REFUSED: dict[Any, str] = {
     other_kinds: "'box.h' holds other kinds of things after some steps",
     deleted: "a step deletes an attribute or an item",
     new_attribute: "a step changes what it has not made",
-    new_objects: "'state' is another State after each step",
 }  # fmt: skip
 """Functions whose loops are no nodes, and what the reason says; the one that is not here is one."""
 

@@ -8,7 +8,7 @@ change a structure that it was given: code that made it may see that."""
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -108,6 +108,8 @@ class CarriedStructures:
         recorder, cls = self._run.recorder, type(x)
         if cls in PRIMITIVE:
             return "constant", x
+        if is_tuple(x) and (self._run.loop.tests_parts or self.may_be_told_apart(x)):
+            return None
         known = len(leaves)
         if (form := carried_form(x, leaves)) is not None or known > MOST_PARTS:
             return form
@@ -133,6 +135,27 @@ class CarriedStructures:
             return all(type(key) in (str, int) for key in x)
         is_plain = is_user_instance(x) and cls.__new__ is object.__new__ and not weakref.getweakrefcount(x)
         return cls is list or (is_plain and children_of(run.recorder, x) is not None)
+
+    def may_be_told_apart(self, x: Any) -> bool:
+        """Whether a value is a tuple that the function may tell from an equal one."""
+        if not is_tuple(x):
+            return False
+        loop, has_tuples = self._run.loop, any(map(is_tuple, self._items(x)))
+        return loop.tests_identity or (loop.tests_parts and (has_tuples or bool(loop.items)))
+
+    def check_tuples(self, values: Sequence[Any]) -> None:
+        """Raises Refused where one tuple is in two places of what a step has left: each would get a tuple of its own."""
+        waiting, seen, found = [*values], set[int](), set[int]()
+        while waiting:
+            x = waiting.pop()
+            if is_tuple(x) and x:
+                if id(x) in found:
+                    raise Refused("a step leaves a tuple in two places")
+                found.add(id(x))
+                waiting += self._items(x)
+            elif self._run.recorder.is_created(x) and id(x) not in seen:
+                seen.add(id(x))
+                waiting += [part for _, part in children_of(self._run.recorder, x) or ()]
 
     def check_items(self, items: Iterable[Any]) -> None:
         """Raises Refused if a structure that the step has left is an item that it has appended, too."""

@@ -170,6 +170,12 @@ class LoopResult:
         held = k in self._run.carried[key[1]].slots if key[1] in self._run.carried else key[1] not in self._run.fixed
         return held and key[1] in self._run.read_after
 
+    def _is_kept(self, name: str, changed: set[int]) -> bool:
+        """Whether no step puts anything else in a variable.  changed: the slots in which some step does; runs of a nested loop share paths
+        that are not known yet."""
+        carried = self._run.carried.get(name)
+        return carried is not None and not self._run.is_nested and changed.isdisjoint(carried.slots)
+
     def _result(self, way: int, at: dict[StepValue, Tensor], rows: Sequence[Tensor]) -> tuple[int, Any]:
         """The result of the loop."""
         tree, slots = self._run.tree, self._run.tree.slots
@@ -201,6 +207,7 @@ class LoopResult:
         self._run.kinds.take_ends(at)
         self._run.places.restore()
         stored = {k for _, end in tree.all_paths() for k in end.left}
+        changed = {k for _, end in tree.all_paths() for k, place in end.left.items() if place != (LIVE_IN, k)}
         for name in self._run.places.with_slots:
             own = self._run.carried[name].slots if name in self._run.carried else [by_key["variable", name]]
             if not stored.isdisjoint(own):
@@ -210,7 +217,12 @@ class LoopResult:
         if way == RETURNS:
             left = [value_of_slot(k) for key, k in by_key.items() if key[0] == "return"]
         else:
-            left = [self._run.variable(x, by_key, value_of_slot, self._run.recorder) for x in self._run.loop.live_outs]
+            left = [
+                self._run.variables_before[x]
+                if self._is_kept(x, changed)
+                else self._run.variable(x, by_key, value_of_slot, self._run.recorder)
+                for x in self._run.loop.live_outs
+            ]
         self._run.items.note_objects(at, held)
         self._run.reached.emit(rows, held)
         if way == RETURNS:

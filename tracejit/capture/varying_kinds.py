@@ -84,7 +84,7 @@ class VaryingKinds:
         run, kinds = self._run, self._kinds.get(name, [])
         if any(form == ("object", IdentityKey(x)) for form, _ in kinds):  # what the variable held before the loop
             return ("object", IdentityKey(x)), []
-        found = form_of(x)
+        found = (None, list[Any]()) if run.structures.may_be_told_apart(x) else form_of(x)
         if found[0] is not None or x is run.fixed.get(name) or run.is_nested or name in run.places:
             return found
         is_given = any(x is y for y in run.fixed.values())  # to the step, in another variable

@@ -117,7 +117,8 @@ class OutlinedLoop:
     many steps they have.  line: of its header.  parts: those of the step, if it branches several times.  passed: the live-in variables of
     these that are none of the step: parts assign to them before others read them.  assigned_first: those of `live_outs` that no step
     reads before it assigns to them.  detached: those among these of which nothing but the contents is read after the loop:
-    `loss.item()`."""
+    `loss.item()`.  tests_identity, tests_parts: whether the function may tell one tuple from an equal one, by `is` or `id()`;
+    and one that is an item of something, by `pair[0] is x`."""
 
     code: CodeType
     live_ins: tuple[str, ...]
@@ -134,6 +135,8 @@ class OutlinedLoop:
     passed: frozenset[str] = frozenset()
     assigned_first: frozenset[str] = frozenset()
     detached: frozenset[str] = frozenset()
+    tests_identity: bool = False
+    tests_parts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +149,8 @@ class OutlinedFunction:
 
 # Original code -> by lines, and the builtin functions that the module has globals instead of.
 _outlined: WeakTable[dict[tuple[frozenset[int], frozenset[str]], OutlinedFunction | None]] = WeakTable()
+
+_tests_of_identity: WeakTable[tuple[bool, bool]] = WeakTable()  # see OutlinedLoop, by codes of functions
 
 _steps: WeakTable[CodeType] = WeakTable()  # codes of steps -> those of the functions that they are steps of
 
@@ -240,7 +245,7 @@ class _Loop:
     def outlined(self, number: int) -> OutlinedLoop | None:
         """The loop as the `number`-th one of the function, whose statement is replaced; None, and nothing is changed, if that is
         not possible."""
-        loop = self.loop
+        loop, tests = self.loop, self._tests_of_identity()
         self.is_watched = Outliner(self.code, self.located, self.names).is_watched(loop)
         if self.is_watched and self._returns_through_finally():
             return None
@@ -291,7 +296,16 @@ class _Loop:
             frozenset([name for part in parts for name in part.live_ins]) - {*given},
             assigned_first,
             assigned_first - self._read_with_graph(bound),
+            *tests,
         )
+
+    def _tests_of_identity(self) -> tuple[bool, bool]:
+        """`tests_identity` and `tests_parts` of OutlinedLoop, for the function whose loop it is."""
+        function = function_of_step(self.code)
+        if (known := _tests_of_identity.get(function)) is None:
+            tests = [*map(_identity_test, walk(self.node))]
+            known = _tests_of_identity[function] = (False in tests, True in tests)
+        return known
 
     def _returns_through_finally(self) -> bool:
         """Whether a step may return while a `finally` looks at variables that it has assigned to."""
@@ -558,6 +572,17 @@ def _unbound_again(name: str) -> ast.stmt:
     """A statement that deletes a variable that has the value UNBOUND."""
     test = ast.Compare(ast.Name(name, ast.Load()), [ast.Is()], [ast.Constant(UNBOUND)])
     return PlainIf(test, [ast.Delete([ast.Name(name, ast.Del())])], [])
+
+
+def _identity_test(node: ast.AST) -> bool | None:
+    """Whether a node tests the identity of an item, `pair[0] is x`; False if that of something else; None if it tests none but that of
+    constants."""
+    if isinstance(node, ast.Compare):
+        pairs = zip((node.left, *node.comparators), node.comparators, node.ops, strict=False)
+        tested = [(x, y) for x, y, op in pairs if isinstance(op, ast.Is | ast.IsNot)]
+        tested = [pair for pair in tested if not any(isinstance(x, ast.Constant) for x in pair)]
+        return all(any(isinstance(x, ast.Subscript) for x in pair) for pair in tested) if tested else None
+    return False if isinstance(node, ast.Name) and node.id == "id" else None
 
 
 def _replace_statement(node: ast.AST, statement: ast.stmt, others: Sequence[ast.stmt]) -> None:
