@@ -18,7 +18,7 @@ SOURCE = pathlib.Path(tracejit.__file__).parent
 SLOTS = {"_array", "_base", "_hooks", "_node", "_requires_grad", "_storage"}
 CONSTRUCTORS = {  # they write to a tensor that they have just made, or, `storage_of` and `_fresh`, give it its first storage record
     ("compiled/executable.py", "_fresh"), ("capture/branching_loops.py", "_stand_ins"), ("capture/gathered_items.py", "_tensors_at"),
-    ("capture/gathered_items.py", "at"),
+    ("capture/gathered_items.py", "at"), ("capture/freed_graphs.py", "with_position"),
     ("tensor/base.py", "data"), ("tensor/base.py", "_rebuild"), ("tensor/base.py", "wrap"), ("tensor/base.py", "storage_of"),
     ("tensor/sharing.py", "tensor_on"), ("tensor/shell.py", "view_as_dtype"), ("tensor/eager.py", "_attach"),
     ("tensor/eager.py", "_record_unary"), ("tensor/eager.py", "_record_binary"), ("tensor/eager.py", "_record"),

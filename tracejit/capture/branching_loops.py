@@ -390,7 +390,7 @@ class LoopRun:
                 continue
             is_list = name in self.places and type(value) is list
             form = list_form(self.recorder, value, leaves) if is_list else carried_form(value, leaves)
-            if form is None or self.structures.may_be_told_apart(value):
+            if form is None or self.structures.may_be_told_apart(name, value):
                 continue
             carried[name] = Carried(form, [*range(len(slots), len(slots) + len(leaves))])
             for key, x in zip(variable_keys(name, len(leaves)), leaves, strict=True):

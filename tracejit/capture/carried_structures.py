@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tracejit.capture.nested_places import children_of, is_tuple, items_of, store_at
 from tracejit.capture.policies import instance_dictionary, is_user_instance
 from tracejit.capture.step_paths import MOST_PARTS, PRIMITIVE, Refused, carried_form, put_together
+from tracejit.capture.syntax.loops import OUTLINED
 
 if TYPE_CHECKING:
     from tracejit.capture.branching_loops import LoopRun
@@ -108,7 +109,7 @@ class CarriedStructures:
         recorder, cls = self._run.recorder, type(x)
         if cls in PRIMITIVE:
             return "constant", x
-        if is_tuple(x) and (self._run.loop.tests_parts or self.may_be_told_apart(x)):
+        if is_tuple(x) and (self._run.loop.tests_parts or self._run.loop.tests_identity):
             return None
         known = len(leaves)
         if (form := carried_form(x, leaves)) is not None or known > MOST_PARTS:
@@ -136,9 +137,9 @@ class CarriedStructures:
         is_plain = is_user_instance(x) and cls.__new__ is object.__new__ and not weakref.getweakrefcount(x)
         return cls is list or (is_plain and children_of(run.recorder, x) is not None)
 
-    def may_be_told_apart(self, x: Any) -> bool:
-        """Whether a value is a tuple that the function may tell from an equal one."""
-        if not is_tuple(x):
+    def may_be_told_apart(self, name: str, x: Any) -> bool:
+        """Whether a variable holds a tuple that the function may tell from an equal one."""
+        if not is_tuple(x) or name.startswith(OUTLINED):
             return False
         loop, has_tuples = self._run.loop, any(map(is_tuple, self._items(x)))
         return loop.tests_identity or (loop.tests_parts and (has_tuples or bool(loop.items)))

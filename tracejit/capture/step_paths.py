@@ -384,7 +384,7 @@ def _left_in_slots(
             continue
         held: list[Any] = []
         form = run.places.list_form(name, x, held) if type(x) is list and name in run.places else carried_form(x, held)
-        form = None if run.structures.may_be_told_apart(x) else form
+        form = None if run.structures.may_be_told_apart(name, x) else form
         has_slot = name in run.carried or run.slot_made(name) is not None
         if name in run.fixed:
             if x is run.fixed[name] or (type(x) in PRIMITIVE and is_equal(x, run.fixed[name])):

@@ -62,7 +62,8 @@ class VaryingKinds:
         if form is None:
             return None
         at = next((k for k, (other, _) in enumerate(kinds) if is_equal(other, form)), len(kinds))
-        if at == _MOST:
+        is_other_structure = type(form) is Structure and any(type(other) is Structure for other, _ in kinds[:at])
+        if at == _MOST or (at == len(kinds) and is_other_structure):  # steps would go on in as many ways as there are lengths
             return None
         if at == len(kinds):
             kinds.append((form, [("variable", name, at, n) for n in range(len(held))]))
@@ -84,7 +85,7 @@ class VaryingKinds:
         run, kinds = self._run, self._kinds.get(name, [])
         if any(form == ("object", IdentityKey(x)) for form, _ in kinds):  # what the variable held before the loop
             return ("object", IdentityKey(x)), []
-        found = (None, list[Any]()) if run.structures.may_be_told_apart(x) else form_of(x)
+        found = (None, list[Any]()) if run.structures.may_be_told_apart(name, x) else form_of(x)
         if found[0] is not None or x is run.fixed.get(name) or run.is_nested or name in run.places:
             return found
         is_given = any(x is y for y in run.fixed.values())  # to the step, in another variable
