@@ -144,8 +144,8 @@ def epochs(model: Any, optimizer: Any, x: Any, y: Any, record: Any) -> Any:
 
 def schedule(model: Any, optimizer: Any, x: Any, y: Any, record: Any) -> Any:
     scheduler = optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
-    for k in range(12):
-        optimizer.zero_grad(set_to_none=k % 2 == 0) if x is None else optimizer.zero_grad()
+    for _ in range(12):
+        optimizer.zero_grad()
         loss = F.mse_loss(model(x), y)
         loss.backward()
         optimizer.step()

@@ -592,7 +592,7 @@ class LoopRun:
         if recorder.stopped:
             self.note_stop()
             return self.stopped.go_on(way, values, stand_ins)
-        left = self.places.left()
+        left = self.places.values_after_step()
         try:
             if isinstance(before, str):
                 raise Refused(before)

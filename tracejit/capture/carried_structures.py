@@ -59,9 +59,8 @@ class CarriedStructures:
 
     def __init__(self, run: LoopRun) -> None:
         self._run = run
-        self._given: dict[
-            int, tuple[Any, list[int]]
-        ] = {}  # parts of what the step was given, by ids, with the ids of what is in them
+        # What may be changed of the structures that the step was given, by ids, each with the ids of what is in it.
+        self._given: dict[int, tuple[Any, list[int]]] = {}
         self._left: set[int] = set()  # the ids of those that the step has left
 
     def begin_step(self) -> None:
@@ -110,7 +109,7 @@ class CarriedStructures:
         if cls in PRIMITIVE:
             return "constant", x
         if is_tuple(x) and (self._run.loop.tests_parts or self._run.loop.tests_identity):
-            return None
+            return None  # the function may tell it from an equal one
         known = len(leaves)
         if (form := carried_form(x, leaves)) is not None or known > MOST_PARTS:
             return form

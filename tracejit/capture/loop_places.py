@@ -117,7 +117,7 @@ class LoopPlaces:
         for name, place in self._places.items():
             place.put(self.values_in_python[name])
 
-    def left(self) -> dict[str, Any]:
+    def values_after_step(self) -> dict[str, Any]:
         """What they hold after a step; UNBOUND of one without a value before the loop, in which no step has stored."""
         run, result = self._run, {}
         for name, place in self._places.items():

@@ -126,7 +126,8 @@ class StoppedLoop:
                 self.original(effect.container, originals, seen)
         self._run.reached.flush(self._known_objects(stand_ins), lambda x: self.original(plain_value(x), originals, seen))
         effects.replace_stored(lambda x: self.original(x, originals, seen))
-        for place in map(self._run.places.__getitem__, self._run.places):
+        for name in self._run.places:
+            place = self._run.places[name]
             if (held := place.current_value()) is not ABSENT:
                 place.put(self.original(held, originals, seen))
 
