@@ -18,7 +18,20 @@ import pytest
 from scipy.special import ndtr
 
 import tracejit
-from benchmarks import branching, busy, compare, depth, first_call, goals, numba_functions, numba_rows, plot, rows, table
+from benchmarks import (
+    branching,
+    busy,
+    compare,
+    depth,
+    first_call,
+    goals,
+    numba_calls,
+    numba_functions,
+    numba_rows,
+    plot,
+    rows,
+    table,
+)
 from benchmarks import eager as eager_operations
 from benchmarks.__main__ import main
 from benchmarks.branching_programs import PROGRAMS, Program, select
@@ -460,3 +473,17 @@ def test_eager_operations_are_timed_by_size_and_slow_ones_are_named(capsys: pyte
     if importlib.util.find_spec("torch") is not None:
         assert eager_operations.main([*arguments, "--most", "0.0001"]) == 1
         assert "above 0.0001: exp, topk" in capsys.readouterr().out
+
+
+def test_numbas_code_gets_the_same_from_a_compiled_gradient_as_from_one_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
+    assert numba_calls.main(["--quick"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[2:]] == ["hmc", "runge_kutta", "chain"]
+
+
+def test_a_compiled_gradient_that_computes_something_else_fails_the_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(numba_calls, "_outcomes", 1 - numba_calls._outcomes)
+    assert numba_calls.main(["--quick"]) == 1
+    assert "hmc: the result of njit differs from that by hand" in capsys.readouterr().out

@@ -69,13 +69,13 @@ COMPILER_COLUMN = [
 MEETING = [
     {"capture"},
     {"executable", "tape_edges", "hot_entry", "backward_call", "eager_tape", "side_trace"},
-    {"report", "dispatch"},
+    {"report", "dispatch", "ffi"},
     {"recorded_path"},
     {"accounts", "symbolic_paths", "pieces", "options"},
     {"diagnostics", "path_table"},
     {"promotion", "tier_policy"},
     {"recording_driver"},
-    {"bridges"},
+    {"bridges", "export"},
     {"compile", "cache"},
     {"_dynamo", "shadow", "compiler"},
 ]

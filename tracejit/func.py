@@ -23,7 +23,8 @@ from tracejit.ops.public.movement import stack
 from tracejit.tensor import Tensor
 
 __all__ = [
-    "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "stack_module_state", "vjp", "vmap",
+    "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "stack_module_state", "value_and_grad",
+    "vjp", "vmap",
 ]  # fmt: skip
 
 Function = Callable[..., Any]
@@ -117,6 +118,20 @@ def grad_and_value(func: Function, argnums: int | tuple[int, ...] = 0, has_aux: 
         gradient = whole[0] if isinstance(argnums, int) else whole
         answer = (gradient, (value, aux)) if has_aux else (gradient, value)
         return _released(answer, hidden)
+
+    return wrapper
+
+
+def value_and_grad(func: Function, argnums: int | tuple[int, ...] = 0, has_aux: bool = False) -> Function:
+    """A function that returns (value, gradient) of `func`, which returns one number; with has_aux ((value, aux), gradient).
+
+    It is `grad_and_value` with its results the other way round, as JAX has it."""
+    both = grad_and_value(func, argnums, has_aux)
+
+    @functools.wraps(func)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        gradient, value = both(*args, **kwargs)
+        return value, gradient
 
     return wrapper
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import functools
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overload
 
@@ -26,6 +26,7 @@ from tracejit.compiled.accounts import Accounts
 from tracejit.compiled.bridges import BridgeLinker
 from tracejit.compiled.diagnostics import Diagnostics
 from tracejit.compiled.dispatch import FALLBACK, OWNER, dispatch_function, fallback_call, nothing_recorded
+from tracejit.compiled.export import plain_program
 from tracejit.compiled.options import CompileWait, Options
 from tracejit.compiled.path_table import PathTable, ServeByState
 from tracejit.compiled.promotion import Promoter
@@ -36,9 +37,12 @@ from tracejit.compiled.tier_policy import FullGraphError, TierPolicy
 from tracejit.config import backend_named
 from tracejit.core.compiler import installed
 from tracejit.core.interpreter import pushed_anywhere
+from tracejit.core.lazy import lazy_module
 from tracejit.core.weak_table import WeakTable
 from tracejit.cpython.dispatcher import dispatcher
 from tracejit.cpython.size_table import Reach
+from tracejit.ffi.c_function import CFunction
+from tracejit.ffi.plain_program import PlainProgram
 from tracejit.report.explain import explain_function, graph_text, source_text
 from tracejit.report.stats import Stats
 from tracejit.report.summary import summary
@@ -46,11 +50,14 @@ from tracejit.tensor import Tensor
 
 __all__ = ["CompiledFunction", "FullGraphError", "RecordedPath", "compile", "compiled_functions"]
 
+numba_function = lazy_module("tracejit.ffi.numba_function")
+
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
 
 if TYPE_CHECKING:
+    from tracejit.ffi.numba_function import NjitFunction
 
     class _Partial(functools.partial[R], Generic[P, R]):
         """A partial without arguments, which has the signature of its function."""
@@ -206,6 +213,56 @@ class CompiledFunction(_Partial[P, R]):
             if reason in waits:
                 waits.remove(reason)
         return result
+
+    def njit(self, *example_arguments: Any, more: Sequence[Sequence[Any]] = ()) -> NjitFunction:
+        """The function as a value that code under `numba.njit` calls, without Python: in loops, in threads, in
+        `prange`, without the GIL.
+
+        example_arguments: arrays, tensors, floats or ints, one for each argument.  Calls take arrays of the same
+        dtypes and sizes (row-major) and numbers; they return what the function returns, a tensor as a new array, one
+        without dimensions as a number.  With `out=` (an array, or a tuple of one for each result that is an array)
+        results are written there, and nothing is allocated.  more: further tuples of examples, which take other
+        branches.
+
+        The function is called with the examples, and recorded.  Values from outside are as they are then: a call sees
+        what is written in place to a tensor that the function reads, such as a parameter, and does not see a name
+        that is bound anew.  Pass the result to functions under `njit(cache=True)` as an argument, since Numba keeps
+        no code in files that has a global's address.
+
+        Calls raise ffi.NoCompiledPathError, with the line, where a branch takes a way that no example took or an
+        operation fails, ValueError for other sizes; Numba raises TypingError for other types when it compiles the
+        caller.
+
+        Raises ffi.CannotExportError, with the reason, for a function that is not one program or has effects (writes,
+        prints, random draws), and TypeError for other examples."""
+        made: NjitFunction = numba_function.NjitFunction(self._plain_program("njit", example_arguments, more))
+        return made
+
+    def cfunc(
+        self, *example_arguments: Any, prototype: str | None = None, success: int = 0, more: Sequence[Sequence[Any]] = ()
+    ) -> CFunction:
+        """The function as a pointer to a C function, for libraries that call back: its `address`, or its `ctypes`
+        form, which scipy.LowLevelCallable takes.
+
+        example_arguments, more: as for `njit`.  prototype: what the C function looks like, such as "double (int n,
+        double *x, void *)".  A parameter with the name of an argument is that argument; of the others, pointers are
+        the arguments that are arrays, then the results, in order, and numbers the arguments that are numbers; another
+        integer is the size of the pointer beside it, and `void *` is ignored.  None: `double (double, ...)` for
+        numbers alone, else a status, the arguments, then the results.  success: what a C function that returns int
+        returns if the call was served; if not, 1, or 0 where that is success.
+
+        C has no exceptions.  Where `njit` raises NoCompiledPathError, or a size differs, the C function returns
+        failure, a function that returns a number NaN; one that returns nothing sets its results to NaN.
+
+        Raises what `njit` raises, CannotExportError for a prototype that does not fit, ValueError for a text that is
+        no prototype."""
+        return CFunction(self._plain_program("cfunc", example_arguments, more), prototype, success)
+
+    def _plain_program(self, method: str, examples: Sequence[Any], more: Sequence[Sequence[Any]]) -> PlainProgram:
+        function = self.__wrapped__
+        own: CompiledFunction[..., Any] = CompiledFunction(function, replace(self._options, dynamic=False, fullgraph=False))
+        own._wait.reasons.append(compile)
+        return plain_program(f"{self._diagnostics.name}.{method}()", function, own, self, examples, more)
 
     def clear(self) -> None:
         """Forget all recorded paths and reasons; reset the statistics."""

@@ -3,7 +3,7 @@
 Numba takes longer to import than everything else together, and a process whose programs are all in the disk cache never needs it.
 `lazy_module("numba")` stands for the module, which is imported when one of its attributes is asked for or set.  For modules of other
 projects, and those of the standard library that import much (urllib.request: TLS, mail); the modules of this one import each other at
-the top.
+the top, but for one whose classes are subclasses of Numba's (ffi/numba_function.py).
 """
 
 from __future__ import annotations

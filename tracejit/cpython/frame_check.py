@@ -66,6 +66,8 @@ def expected_words(spec: ProgramSpec) -> list[int]:
 def expected_lines(spec: ProgramSpec) -> list[str]:
     """LLVM statements, from the start of a function with `%frame` and `%arrays` on: they go on at label `begin` when all arrays are as
     expected and the pointers are in their slots, else at label `mismatch`."""
+    if not spec.arrays:
+        return ["br label %begin"]
     others, pairs = _others(spec), len(disjoint_words(spec.arrays, spec.disjoint)) // 6
     lines = [
         "%tuple = inttoptr i64 %arrays to ptr",

@@ -170,7 +170,8 @@ class _ProgramWriter:
             for first in range(0, len(steps), PART):
                 self._part(steps[first : first + PART])
         self._end()
-        code.lines += ["mismatch:", f"ret i64 {MISMATCH}"]
+        if spec.arrays:
+            code.lines += ["mismatch:", f"ret i64 {MISMATCH}"]
         functions = [text.replace("@NEST(", f"@{symbol}(", 1) for text, symbol in self.functions.items()]
         program = [
             f"define internal i64 @{programs.PROGRAM}(i64 %address, i64 %arrays) noinline nounwind {{",
@@ -418,6 +419,8 @@ class _ProgramWriter:
 
     def _leave_if_interrupted(self) -> None:
         """A loop that may never end answers Ctrl-C: the program leaves, for nothing has been written yet, and Python runs the handler."""
+        if not self.spec.interruptible:
+            return
         code = self.code
         self.interruptible = True
         self.declarations[interrupted.INTERRUPTED] = interrupted.declaration()

@@ -279,13 +279,16 @@ class ProgramSpec:
 
     resident: numbers of arrays, ascending, whose pointers stay in a frame from call to call.  If there are any, a call's tuple is (key,
     tuple of these arrays, *the others); key: bytes of an int64 that stands for these very arrays with this very metadata, in all the
-    process and for ever, or is 0 and says nothing.  A frame that has checked them under the same key does not look at them again."""
+    process and for ever, or is 0 and says nothing.  A frame that has checked them under the same key does not look at them again.
+
+    interruptible: whether a loop that may not end leaves when Ctrl-C was pressed.  To ask that takes the GIL."""
 
     arrays: tuple[ArraySpec, ...]
     steps: tuple[ProgramStep, ...]
     slots: int
     disjoint: tuple[int, ...] = ()
     resident: tuple[int, ...] = ()
+    interruptible: bool = True
 
     def in_call(self, items: Sequence[_Item], key: _Item, together: Callable[[list[_Item]], _Item]) -> list[_Item]:
         """The items of a call's tuple: what stands for the arrays, in their order; `together` makes a tuple of the resident ones."""

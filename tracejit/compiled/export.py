@@ -1,0 +1,97 @@
+"""The paths of a compiled function that are exported: recorded with example arguments, for these sizes.
+
+`plain_program` calls the function with each tuple of examples until a path serves it, in a compiled function of its
+own, since paths of the user's function may have symbolic sizes.  The recorded paths of the user's function for the
+same sizes are exported, too: they serve what branches there.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from tracejit.capture.recording.entry import MISS
+from tracejit.compiled.recorded_path import RecordedPath
+from tracejit.core.symbolic import has_symbols
+from tracejit.ffi.errors import CannotExportError
+from tracejit.ffi.plain_program import PlainProgram, example_tensors
+
+__all__ = ["plain_program"]
+
+_CALLS = 6
+"""How often the function is called with an example before it counts as not compiled: a loop that branches takes
+several recordings."""
+
+
+class _Compiled(Protocol):
+    """What this module needs of a CompiledFunction."""
+
+    @property
+    def reasons(self) -> Any: ...
+    @property
+    def __call__(self) -> Callable[..., Any]: ...
+    def paths(self) -> list[RecordedPath]: ...
+
+
+def plain_program(
+    name: str,
+    function: Callable[..., Any],
+    own: _Compiled,
+    used: _Compiled,
+    examples: Sequence[Any],
+    more: Sequence[Sequence[Any]],
+) -> PlainProgram:
+    """The program of `function` for arguments like `examples`.
+
+    own: the function, compiled without symbolic sizes, to record calls.  used: the user's compiled function.  more:
+    further examples, of the same types and sizes.  Raises CannotExportError, TypeError for examples that are no
+    arrays, tensors or numbers or differ in number."""
+    every = [example_tensors(name, given) for given in (examples, *more)]
+    first = every[0]
+    for given in every[1:]:
+        if list(map(_kind, given)) != list(map(_kind, first)):
+            raise TypeError(f"{name}: examples in `more` must be like {list(map(_kind, first))}, got {list(map(_kind, given))}")
+    paths: list[RecordedPath] = []
+    for given in every:
+        path = _serving_path(name, own, given)
+        if path not in paths:
+            paths.append(path)
+    others = [p for p in (*own.paths(), *used.paths()) if not any(p is path or path.stands_for(p.recording) for path in paths)]
+    paths += [path for path in others if _is_pure(path) and any(path.serve(tuple(given), {}) is not MISS for given in every)]
+    return PlainProgram(name, _parameters(function, len(first)), paths, first)
+
+
+def _serving_path(name: str, own: _Compiled, given: Sequence[Any]) -> RecordedPath:
+    """The path that has served a call with these arguments."""
+    for _ in range(_CALLS):
+        before = {id(path): path.executable.counter[0] for path in own.paths()}
+        own(*given)
+        served = [path for path in own.paths() if path.executable.counter[0] > before.get(id(path), 0)]
+        if served:
+            return served[0]
+    why = "; ".join(map(str, own.reasons)) or "no path serves a second call with the same arguments"
+    raise CannotExportError(f"{name}: the call is not one compiled program: {why}")
+
+
+def _is_pure(path: RecordedPath) -> bool:
+    """Whether a call may be tried: it has no effects, and its sizes are known."""
+    recording = path.recording
+    graph = recording.graph
+    if graph is None or recording.written_inputs or recording.opaque_calls or recording.generators or recording.locks:
+        return False
+    return not any(has_symbols(aval.shape) for aval in graph.avals.values() if hasattr(aval, "shape"))
+
+
+def _kind(example: Any) -> Any:
+    return (example.dtype, tuple(example.shape)) if hasattr(example, "shape") else type(example)
+
+
+def _parameters(function: Callable[..., Any], count: int) -> list[str]:
+    """Names of the first `count` parameters of a function, or of the `forward` of a Module."""
+    try:
+        found = list(inspect.signature(getattr(function, "forward", function)).parameters.values())
+    except (TypeError, ValueError):  # a builtin
+        found = []
+    names = [p.name for p in found if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][:count]
+    return [*names, *[f"argument{k}" for k in range(len(names), count)]]
