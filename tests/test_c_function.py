@@ -112,6 +112,41 @@ def test_a_call_that_no_path_serves_fails_as_the_prototype_allows() -> None:
     assert (both.ctypes(-1.0), both.ctypes(1.0)) == (0, 0)
 
 
+def test_a_fallback_serves_what_no_compiled_path_serves_in_python() -> None:
+    compiled = tracejit.compile(branching)
+    for prototype in (None, "int (double x, double *result)", "void (double x, double *result)"):
+        function = compiled.cfunc(np.array(1.0), prototype=prototype, fallback=True)
+        result = np.full(1, np.nan)
+        returned = function.ctypes(*((-2.0,) if prototype is None else (-2.0, pointer(result))))
+        assert (returned if prototype is None else result[0]) == 0
+        assert not function.errors
+
+
+def test_what_a_fallback_raises_is_kept_and_the_call_fails() -> None:
+    def refuses(x: Any) -> Any:
+        if x.sum() < 0:
+            raise ArithmeticError("negative")
+        return x * 2, x.sum()
+
+    compiled = tracejit.compile(refuses)
+    function = compiled.cfunc(np.ones(3), fallback=True)
+    x, out, total = -np.ones(3), np.zeros(3), np.zeros(1)
+    assert function.ctypes(pointer(x), pointer(out), pointer(total)) == 1
+    assert [type(error) for error in function.errors] == [ArithmeticError]
+    nothing = compiled.cfunc(np.ones(3), prototype="void (double *x, double *y, double *z)", fallback=True)
+    nothing.ctypes(pointer(x), pointer(out), pointer(total))
+    assert np.isnan(out).all() and np.isnan(total[0])
+
+
+def test_a_fallback_of_an_array_writes_all_results() -> None:
+    compiled = tracejit.compile(lambda x, s: (x * s, (x * x).sum()) if x[0] > 0 else (x - s, x.sum()))
+    function = compiled.cfunc(np.ones(3), np.array(2.0), fallback=True)
+    x, out, total = np.array([-1.0, 2.0, 3.0]), np.empty(3), np.empty(1)
+    assert function.ctypes(pointer(x), 5.0, pointer(out), pointer(total)) == 0
+    assert out.tolist() == [-6, -3, -2]
+    assert total[0] == 4
+
+
 @pytest.mark.parametrize(
     ("prototype", "said"),
     [

@@ -239,7 +239,12 @@ class CompiledFunction(_Partial[P, R]):
         return made
 
     def cfunc(
-        self, *example_arguments: Any, prototype: str | None = None, success: int = 0, more: Sequence[Sequence[Any]] = ()
+        self,
+        *example_arguments: Any,
+        prototype: str | None = None,
+        success: int = 0,
+        fallback: bool = False,
+        more: Sequence[Sequence[Any]] = (),
     ) -> CFunction:
         """The function as a pointer to a C function, for libraries that call back: its `address`, or its `ctypes`
         form, which scipy.LowLevelCallable takes.
@@ -252,11 +257,13 @@ class CompiledFunction(_Partial[P, R]):
         returns if the call was served; if not, 1, or 0 where that is success.
 
         C has no exceptions.  Where `njit` raises NoCompiledPathError, or a size differs, the C function returns
-        failure, a function that returns a number NaN; one that returns nothing sets its results to NaN.
+        failure, a function that returns a number NaN; one that returns nothing sets its results to NaN.  fallback: whether
+        calls that no compiled path serves call this function instead, in Python, with the GIL; only a call in which it
+        raises fails then, and the error is appended to `errors` of the result.
 
         Raises what `njit` raises, CannotExportError for a prototype that does not fit, ValueError for a text that is
         no prototype."""
-        return CFunction(self._plain_program("cfunc", example_arguments, more), prototype, success)
+        return CFunction(self._plain_program("cfunc", example_arguments, more), prototype, success, self if fallback else None)
 
     def _plain_program(self, method: str, examples: Sequence[Any], more: Sequence[Sequence[Any]]) -> PlainProgram:
         function = self.__wrapped__

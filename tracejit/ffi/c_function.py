@@ -13,15 +13,20 @@ from __future__ import annotations
 
 import ctypes
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
+
+import numpy as np
 
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 from tracejit.cpython.linking import link
 from tracejit.ffi.errors import CannotExportError
 from tracejit.ffi.invoke import invoke_function
-from tracejit.ffi.plain_program import ArrayValue, NumberValue, PlainProgram
+from tracejit.ffi.plain_program import ArrayValue, NumberValue, PlainProgram, Structure
+from tracejit.tensor import Tensor
+from tracejit.tensor.construction import from_numpy
 
 __all__ = ["CFunction"]
 
@@ -75,21 +80,31 @@ class _Prototype:
 class CFunction:
     """A compiled function that C code calls; `CompiledFunction.cfunc` makes it.
 
-    address: the function pointer.  signature: the prototype.  ctypes: the function for ctypes, which
-    scipy.LowLevelCallable takes, too.  The pointer is valid as long as this object lives."""
+    address: the function pointer.  errors: what the fallback has raised in calls so far.  signature: the prototype.
+    ctypes: the function for ctypes, which scipy.LowLevelCallable takes, too.  The pointer is valid as long as this
+    object lives."""
 
-    def __init__(self, program: PlainProgram, prototype: str | None, success: int) -> None:
+    def __init__(
+        self, program: PlainProgram, prototype: str | None, success: int, fallback: Callable[..., Any] | None = None
+    ) -> None:
+        """fallback: what is called, in Python, where no compiled path serves a call."""
         parsed = _natural(program) if prototype is None else _parsed(program.name, prototype)
-        text = _text(program, parsed, success)
+        bound = _bound(program, parsed)
+        text = _text(program, parsed, bound, success, fallback is not None)
+        result = None if parsed.result == "void" else _C_TYPES[parsed.result]
+        kind = ctypes.CFUNCTYPE(result, *[p.ctype for p in parsed.parameters])
+        self.errors: list[Exception] = []
+        imports = {"tracejit_descriptor": program.address}
+        if fallback is not None:
+            self._fallback = kind(_Fallback(program, parsed, bound, success, fallback, self.errors))
+            imports["tracejit_fallback"] = ctypes.cast(self._fallback, ctypes.c_void_p).value or 0
         invoke, invoke_owner = invoke_function()
         self._program = program
         self.signature = str(parsed)
-        self.address, owner = link(
-            text, _SYMBOL, computes=True, imports={"tracejit_invoke": invoke, "tracejit_descriptor": program.address}
-        )
+        imports["tracejit_invoke"] = invoke
+        self.address, owner = link(text, _SYMBOL, computes=True, imports=imports)
         self._owners = owner, invoke_owner
-        result = None if parsed.result == "void" else _C_TYPES[parsed.result]
-        self.ctypes = ctypes.CFUNCTYPE(result, *[p.ctype for p in parsed.parameters])(self.address)
+        self.ctypes = kind(self.address)
 
     def __repr__(self) -> str:
         return f"<{self._program.name}: {self.signature} at {self.address:#x}>"
@@ -216,10 +231,69 @@ def _value_name(program: PlainProgram, position: int) -> str:
     return f"argument {program.parameters[position]}" if position < count else f"result {position - count}"
 
 
-def _text(program: PlainProgram, prototype: _Prototype, success: int) -> str:
+@dataclass(frozen=True, slots=True)
+class _Fallback:
+    """Serves calls that no compiled path serves, in Python: ctypes calls it with the GIL and the arguments of the C function."""
+
+    program: PlainProgram
+    prototype: _Prototype
+    bound: _Bound
+    success: int
+    function: Callable[..., Any]
+    errors: list[Exception]
+
+    def __call__(self, *given: Any) -> Any:
+        program, count = self.program, len(self.program.arguments)
+        places = {position: given[i] for i, position in self.bound.values}
+        try:
+            tensors = [self._argument(value, places[k]) for k, value in enumerate(program.arguments)]
+            results = list(_leaves(program.structure, self.function(*tensors)))
+            found = [_checked(program, k, result) for k, result in enumerate(results)]
+        except Exception as error:  # C has no exceptions
+            self.errors.append(error)
+            if self.prototype.result == "int":
+                return int(self.success != 1)
+            found = [np.full(value.shape, np.nan) if value.dtype.is_floating_point else None for value in program.results]
+        for k, array in enumerate(found):
+            if array is not None and count + k != self.bound.returned:
+                _array_at(places[count + k], program.results[k])[...] = array
+        if self.bound.returned is not None:
+            return float(found[self.bound.returned - count])
+        return self.success if self.prototype.result == "int" else None
+
+    def _argument(self, value: ArrayValue | NumberValue, given: Any) -> Any:
+        if isinstance(value, NumberValue):
+            return given
+        return from_numpy(np.array(_array_at(given, value) if isinstance(given, ctypes._Pointer) else given, value.dtype.numpy))
+
+
+def _checked(program: PlainProgram, k: int, result: Any) -> Any:
+    """Result `k` of a call as the array that the program would have made.  Raises ValueError if it has another dtype or shape."""
+    value = program.results[k]
+    found = result.detach().numpy() if isinstance(result, Tensor) else np.asarray(result, value.dtype.numpy)
+    if found.shape != value.shape or found.dtype != value.dtype.numpy:
+        raise ValueError(f"{program.name}: result {k} must be {value}, got {found.dtype}{list(found.shape)}")
+    return found
+
+
+def _array_at(address: Any, value: ArrayValue) -> np.ndarray[Any, Any]:
+    """The array at a pointer of ctypes."""
+    return np.ctypeslib.as_array(address, value.shape) if value.shape else np.ctypeslib.as_array(address, (1,)).reshape(())
+
+
+def _leaves(structure: Structure, result: Any) -> Iterator[Any]:
+    """The results of a program in what its function has returned, in the order of their numbers."""
+    if isinstance(structure, tuple):
+        for part, returned in zip(structure, result, strict=True):
+            yield from _leaves(part, returned)
+    elif isinstance(structure, int):
+        yield result
+
+
+def _text(program: PlainProgram, prototype: _Prototype, bound: _Bound, success: int, has_fallback: bool) -> str:
     """The C function as LLVM text.  success: the status of a call that was served; failure is 1, or 0 if that is
     success."""
-    bound, parameters = _bound(program, prototype), prototype.parameters
+    parameters = prototype.parameters
     count = len(program.arguments)
     total = count + len(program.results)
     lines: list[str] = []
@@ -266,7 +340,14 @@ def _text(program: PlainProgram, prototype: _Prototype, success: int) -> str:
         served = [f"  %returned = load {result}, ptr %scalar", f"  ret {result} %returned"]
         failed = [f"  ret {result} 0x7FF8000000000000"]
     body = "\n".join([*lines, "  br label %call"])
-    return f"""declare i64 @tracejit_invoke(ptr, ptr)
+    unserved, declared = ["  br label %failed"], ""
+    if has_fallback:
+        kinds = ", ".join(p.llvm for p in parameters)
+        declared = f"declare {result} @tracejit_fallback({kinds})"
+        called = f"call {result} @tracejit_fallback({given})"
+        unserved = [f"  {called}", "  ret void"] if result == "void" else [f"  %again = {called}", f"  ret {result} %again"]
+    return f"""{declared}
+declare i64 @tracejit_invoke(ptr, ptr)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 @tracejit_descriptor = external global i8
 define {result} @{_SYMBOL}({given}) nounwind {{
@@ -277,9 +358,11 @@ entry:
 call:
   %status = call i64 @tracejit_invoke(ptr @tracejit_descriptor, ptr %values)
   %done = icmp eq i64 %status, 0
-  br i1 %done, label %served, label %failed
+  br i1 %done, label %served, label %unserved
 served:
 {chr(10).join(served)}
+unserved:
+{chr(10).join(unserved)}
 failed:
 {chr(10).join(failed)}
 }}

@@ -45,7 +45,7 @@ from tracejit.runtime.frame import pointer
 from tracejit.tensor import Tensor
 from tracejit.tensor.construction import from_numpy
 
-__all__ = ["ArrayValue", "FixedValue", "NumberValue", "PlainProgram", "ServedPath", "example_tensors"]
+__all__ = ["ArrayValue", "FixedValue", "NumberValue", "PlainProgram", "ServedPath", "Structure", "example_tensors"]
 
 _FRAMES: Final = 64
 """How many calls may run at once: the bits of a word."""
