@@ -69,6 +69,26 @@ def test_a_log_density_has_the_signature_that_samplers_take() -> None:
     assert function.ctypes(2, pointer(x), pointer(gradient), pointer(value), None) == 1
 
 
+@pytest.mark.parametrize(
+    ("prototype", "order"),
+    [
+        ("int64_t (size_t n, size_t m, double *x, double *y, void *)", "nmxy"),
+        ("int64_t (size_t n, double *x, size_t m, double *y)", "nxmy"),
+        ("int64_t (double *x, size_t n, double *y, size_t m)", "xnym"),
+        ("int64_t (double *x, double *y, size_t n, size_t m)", "xynm"),
+    ],
+)
+def test_sizes_beside_each_other_count_pointers_in_order(prototype: str, order: str) -> None:
+    function = tracejit.compile(lambda x: tracejit.cat([x, x])).cfunc(np.zeros(3), prototype=prototype)
+    x, y = np.arange(3.0), np.empty(6)
+    given = {"x": pointer(x), "y": pointer(y), "n": 3, "m": 6}
+    rest = (None,) * prototype.count("void")
+    assert function.ctypes(*map(given.__getitem__, order), *rest) == 0
+    assert y.tolist() == [0, 1, 2, 0, 1, 2]
+    for wrong in ({"n": 6}, {"m": 3}):
+        assert function.ctypes(*map({**given, **wrong}.__getitem__, order), *rest) == 1
+
+
 def test_without_a_prototype_arguments_come_first_and_results_last() -> None:
     function = tracejit.compile(lambda x, s: (x * s, x.sum())).cfunc(np.ones(2, np.float32), 2.0)
     assert function.signature == "int (float *x, double s, float *result0, float *result1)"

@@ -12,8 +12,9 @@ status; one that returns a number returns NaN; one that returns nothing sets its
 from __future__ import annotations
 
 import ctypes
+import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -41,6 +42,8 @@ _ELEMENTS: Final[dict[DType, tuple[str, Any]]] = {
     dtypes.int32: ("int32_t", ctypes.c_int32), dtypes.int16: ("int16_t", ctypes.c_int16), dtypes.int8: ("int8_t", ctypes.c_int8),
     dtypes.uint8: ("uint8_t", ctypes.c_uint8), dtypes.bool_: ("bool", ctypes.c_bool),
 }  # fmt: skip
+_STATUS: Final = ("int", "int64_t")
+"""What a C function may return as its status."""
 _C_TYPES: Final = {**_INTEGERS, **_FLOATS, **dict(_ELEMENTS.values())}
 
 
@@ -134,10 +137,10 @@ def _parsed(name: str, text: str) -> _Prototype:
     """A prototype from its text.  Raises ValueError for what it is not."""
     known = ", ".join(_C_TYPES)
     found = re.fullmatch(r"\s*(\w+)\s*(?:\w+\s*)?\((.*)\)\s*;?\s*", text, re.DOTALL)
-    if found is None or found[1] not in ("void", "int", "double", "float"):
+    if found is None or found[1] not in ("void", *_STATUS, *_FLOATS):
         raise ValueError(
-            f"{name}: expected a prototype such as 'int (const double *x, double *value)', which returns void, "
-            f"int, double or float; got {text!r}"
+            f"{name}: expected a prototype such as 'int (const double *x, double *value)', which returns "
+            f"{', '.join(('void', *_STATUS, *_FLOATS))}; got {text!r}"
         )
     parameters = []
     for part in [p.strip() for p in found[2].split(",")] if found[2].strip() not in ("", "void") else []:
@@ -166,7 +169,8 @@ def _bound(program: PlainProgram, prototype: _Prototype) -> _Bound:
     A parameter with the name of an argument is that argument.  Of the others, pointers are the arguments that are
     arrays, then the results, in order; numbers are the arguments that are numbers, or tensors without dimensions, in
     order.  An integer for which there is no such argument is the number of elements of the pointer beside it: of the
-    one after it if an integer comes before all pointers, else of the one before it.  `void *` is ignored.
+    one after it if an integer comes before all pointers, else of the one before it.  Several integers beside each
+    other count as many pointers, in order.  `void *` is ignored.
 
     Raises CannotExportError if something is left over, or types differ."""
     values: list[ArrayValue | NumberValue] = [*program.arguments, *program.results]
@@ -199,11 +203,8 @@ def _bound(program: PlainProgram, prototype: _Prototype) -> _Bound:
         bound[i] = position
     problems += [f"nothing stands for {_value_name(program, k)}, which is {values[k]}" for k in left]
     measured: list[tuple[int, int]] = []
-    pointers = [i for i in bound if prototype.parameters[i].is_pointer]
-    stands_before = bool(sizes) and bool(pointers) and sizes[0] < pointers[0]
-    for i in sizes:
-        beside = bound.get(i + 1 if stands_before else i - 1)
-        value = None if beside is None else values[beside]
+    for i, pointer in _measured(prototype.parameters, sizes):
+        value = None if pointer is None or pointer not in bound else values[bound[pointer]]
         if isinstance(value, ArrayValue):
             measured.append((i, value.nbytes // value.dtype.itemsize))
         else:
@@ -213,6 +214,19 @@ def _bound(program: PlainProgram, prototype: _Prototype) -> _Bound:
     if problems:
         raise CannotExportError(f"{program.name}: {prototype} does not fit the function: {'; '.join(problems)}")
     return _Bound(tuple(bound.items()), tuple(measured), returned)
+
+
+def _measured(parameters: Sequence[_Parameter], sizes: Sequence[int]) -> Iterator[tuple[int, int | None]]:
+    """(a size, the pointer whose elements it counts) for each of `sizes`, which are positions of parameters."""
+    pointers = [i for i, p in enumerate(parameters) if p.is_pointer and p.kind != "void"]
+    stand_before = bool(sizes) and bool(pointers) and sizes[0] < pointers[0]
+    for _, numbered in itertools.groupby(enumerate(sizes), lambda pair: pair[1] - pair[0]):
+        run = [i for _, i in numbered]
+        if stand_before:
+            measured = [i for i in pointers if i > run[-1]][: len(run)]
+        else:
+            measured = [i for i in pointers if i < run[0]][-len(run) :]
+        yield from zip(run, [*measured, *[None] * (len(run) - len(measured))], strict=True)
 
 
 def _is_array(value: ArrayValue | NumberValue) -> bool:
@@ -251,7 +265,7 @@ class _Fallback:
             found = [_checked(program, k, result) for k, result in enumerate(results)]
         except Exception as error:  # C has no exceptions
             self.errors.append(error)
-            if self.prototype.result == "int":
+            if self.prototype.result in _STATUS:
                 return int(self.success != 1)
             found = [np.full(value.shape, np.nan) if value.dtype.is_floating_point else None for value in program.results]
         for k, array in enumerate(found):
@@ -259,7 +273,7 @@ class _Fallback:
                 _array_at(places[count + k], program.results[k])[...] = array
         if self.bound.returned is not None:
             return float(found[self.bound.returned - count])
-        return self.success if self.prototype.result == "int" else None
+        return self.success if self.prototype.result in _STATUS else None
 
     def _argument(self, value: ArrayValue | NumberValue, given: Any) -> Any:
         if isinstance(value, NumberValue):
@@ -331,11 +345,11 @@ def _text(program: PlainProgram, prototype: _Prototype, bound: _Bound, success: 
         lines.append("  %scalar.word = ptrtoint ptr %scalar to i64")
         store("%scalar.word", bound.returned)
     given = ", ".join(f"{p.llvm} %p{i}" for i, p in enumerate(parameters))
-    result = {"void": "void", "int": "i32"}.get(prototype.result, prototype.result)
+    result = {"void": "void", "int": "i32", "int64_t": "i64"}.get(prototype.result, prototype.result)
     if prototype.result == "void":
         served, failed = ["  ret void"], [*_set_to_nan(program, bound), "  ret void"]
-    elif prototype.result == "int":
-        served, failed = [f"  ret i32 {success}"], [f"  ret i32 {int(success != 1)}"]
+    elif prototype.result in _STATUS:
+        served, failed = [f"  ret {result} {success}"], [f"  ret {result} {int(success != 1)}"]
     else:
         served = [f"  %returned = load {result}, ptr %scalar", f"  ret {result} %returned"]
         failed = [f"  ret {result} 0x7FF8000000000000"]
