@@ -32,7 +32,7 @@ MODULES: Final = [
     "amp", "random", "serialization", "vision.transforms", "vision.datasets", "nn.parallel", "optim.Optimizer",
     "autograd.function", "autograd.anomaly", "Generator", "Size", "CompiledFunction", "cache", "compiler", "config",
     "distributions.constraints", "vision.utils", "utils.tensorboard", "onnx", "accelerator", "distributed", "cuda", "cuda.amp",
-    "backends.cuda", "backends.cudnn", "multiprocessing",
+    "backends.cuda", "backends.cudnn", "multiprocessing", "inference",
 ]  # fmt: skip
 """Paths below the package of what has an example for each of its names."""
 
@@ -48,13 +48,13 @@ OURS_ALONE: Final = {
     "tracejit.set_num_interop_threads", "tracejit.map", "tracejit.scan",
     "utils.data.digits", "nn.utils.prune.global_unstructured", "Generator.draw", "Generator.state",
     "optim.Optimizer.initial_state", "optim.Optimizer.update", "optim.Optimizer.update_group", "utils.tensorboard.SummaryWriter",
-    "multiprocessing.get_all_sharing_strategies", "multiprocessing.get_sharing_strategy",
+    "func.value_and_grad", "multiprocessing.get_all_sharing_strategies", "multiprocessing.get_sharing_strategy",
 }  # fmt: skip
 """Examples of what PyTorch does not have, or does with what it has and this library has not; beside those of these modules and of
 files in other formats:"""
 MODULES_ALONE: Final = (
-    "vision.", "CompiledFunction.", "cache.", "compiler.", "config.", "autograd.anomaly.", "onnx.", "accelerator.", "distributed.", "cuda.",
-    "nn.parallel.",
+    "vision.", "inference.", "CompiledFunction.", "cache.", "compiler.", "config.", "autograd.anomaly.", "onnx.", "accelerator.",
+    "distributed.", "cuda.", "nn.parallel.",
 )  # fmt: skip
 
 
@@ -136,8 +136,6 @@ def test_examples_print_the_same_with_pytorch(entry: str) -> None:
         importlib.import_module(f"torch.{module}")
     if re.search(r"safetensors|npz|FileFormat", entry):
         pytest.skip("a format of files that PyTorch does not write")
-    if entry == "func.value_and_grad":
-        pytest.skip("JAX's name, which PyTorch does not have")
     names = {"torch": torch, "__name__": "example"}
     importlib.import_module("torch.nn.utils.prune")
     with warnings.catch_warnings(), torch.compiler.set_stance("force_eager"):  # it is not its compiler that is looked at

@@ -79,6 +79,7 @@ MEETING = [
     {"compile", "cache"},
     {"_dynamo", "shadow", "compiler"},
 ]
+APPLICATIONS = ("inference",)
 
 
 def allowed_imports() -> dict[str, set[str]]:
@@ -96,11 +97,15 @@ def allowed_imports() -> dict[str, set[str]]:
         below = below | level
         for part in level:
             allowed[part] = below
+    # What is made of all the rest.
+    everything = set().union(*EAGER_COLUMN, *COMPILER_COLUMN, *MEETING)
+    for part in APPLICATIONS:
+        allowed[part] = everything | {part}
     allowed["compat"] = {"compat", "core", "config"}
     allowed["examples"] = {"examples"}
     allowed["__pyinstaller"] = {"__pyinstaller"}
-    allowed["__main__"] = set().union(*EAGER_COLUMN, *COMPILER_COLUMN, *MEETING)
-    allowed["__init__"] = set().union(*EAGER_COLUMN, *COMPILER_COLUMN, *MEETING, {"examples"})
+    allowed["__main__"] = everything
+    allowed["__init__"] = everything | {"examples", *APPLICATIONS}
     return allowed
 
 

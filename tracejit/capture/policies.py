@@ -239,6 +239,7 @@ _CONVERTED_PACKAGES = (
     "tracejit.optim.",
     "tracejit.data.",
     "tracejit.distributions.",
+    "tracejit.inference.",
     "tracejit.utils.",
     "tracejit.func.",
     "tracejit.vision.",
