@@ -21,6 +21,9 @@ os.environ["TRACEJIT_CACHE"] = "0"  # before the package reads its settings; sub
 os.environ.setdefault("TRACEJIT_VERIFY", "1")
 os.environ["TRACEJIT_COMPILE_WAIT"] = "inf"
 
+EXTRAS = ("torch", "expecttest", "arviz", "emcee", "nutpie", "walnutpie")
+"""Packages that `.ci/run` installs in one of its environments."""
+
 COMPILE_THEMSELVES = {  # tests of compiling
     "test_uninterrupted",
     "test_disk_cache",
@@ -35,7 +38,7 @@ COMPILE_THEMSELVES = {  # tests of compiling
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--torch-tests", default="", metavar="FILE", help="append the tests that are skipped for want of torch, one in a line"
+        "--tests-of-extras", default="", metavar="FILE", help="append the tests that are skipped for want of an extra, one in a line"
     )
     parser.addoption(
         "--object-code",
@@ -72,8 +75,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = kept
 
 
-class _TorchTests:
-    """The names of tests, and of modules, that say that there is no torch."""
+class _TestsOfExtras:
+    """The names of tests, and of modules, that say that an extra is not installed."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -86,7 +89,7 @@ class _TorchTests:
         self._see(report)
 
     def _see(self, report: pytest.TestReport | pytest.CollectReport) -> None:
-        if report.skipped and any(f"'{name}'" in str(report.longrepr) for name in ("torch", "expecttest")):
+        if report.skipped and any(f"'{name}'" in str(report.longrepr) for name in EXTRAS):
             self.names[report.nodeid.partition("[")[0]] = None
 
     def pytest_sessionfinish(self) -> None:
@@ -95,8 +98,8 @@ class _TorchTests:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("--torch-tests"):
-        config.pluginmanager.register(_TorchTests(config.getoption("--torch-tests")))
+    if config.getoption("--tests-of-extras"):
+        config.pluginmanager.register(_TestsOfExtras(config.getoption("--tests-of-extras")))
 
 
 @pytest.fixture(scope="module", autouse=True)
