@@ -38,7 +38,10 @@ COMPILE_THEMSELVES = {  # tests of compiling
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--tests-of-extras", default="", metavar="FILE", help="append the tests that are skipped for want of an extra, one in a line"
+        "--tests-of-extras",
+        default="",
+        metavar="FILE",
+        help="append the tests that are skipped for want of an extra, one in a line",
     )
     parser.addoption(
         "--object-code",

@@ -274,10 +274,19 @@ def test_other_types_raise_when_numba_compiles_the_caller(arguments: tuple[Any, 
         exported(*arguments)
 
 
+def test_callers_in_files_are_of_one_layout_of_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, exported, _ = exported_density(2)
+    key = exported._numba_type_.key
+    monkeypatch.setattr(invoke, "LAYOUT", invoke.LAYOUT + 1)
+    assert exported._numba_type_.key != key
+
+
 def test_a_number_takes_no_text_and_an_unknown_name_is_refused() -> None:
     exported = tracejit.compile(lambda x, s: x * s).njit(np.ones(2), 1.0)
     with pytest.raises(TypingError, match=r"argument s must be a number \(float\)"):
         exported(np.ones(2), "a")
+    with pytest.raises(TypingError, match=r"argument s must be a number \(float\), got complex128"):
+        exported(np.ones(2), 1j)
 
     @numba.njit
     def call(function: Any, x: Any) -> Any:

@@ -23,9 +23,12 @@ from typing import Any, Final
 from tracejit.cpython.linking import link
 
 __all__ = [
-    "ARENA_SLOT", "CODE", "FAILURE", "FRAMES", "FRAME_BYTES", "FREE", "INVOKE", "NUMBER", "PATHS", "PATH_TABLE", "RANGES",
+    "ARENA_SLOT", "CODE", "FAILURE", "FRAMES", "FRAME_BYTES", "FREE", "INVOKE", "LAYOUT", "NUMBER", "PATHS", "PATH_TABLE", "RANGES",
     "RANGE_COUNT", "SLOTS", "STACK", "TABLE_OFFSET", "TEMPLATE", "TEMPLATE_BYTES", "VALUES", "WORDS", "invoke_function",
 ]  # fmt: skip
+
+LAYOUT: Final = 1
+"""The version of the descriptor's words that callers read: Numba keeps callers in files, which outlive this library's versions."""
 
 INVOKE: Final = 0
 """Word of a descriptor: the address of the function below."""

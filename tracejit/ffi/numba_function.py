@@ -37,6 +37,9 @@ types: Any = numba_types  # its stubs know a part of it
 __all__ = ["NjitFunction", "NjitFunctionType"]
 
 
+_NUMBERS: Final = (types.Integer, types.Float, types.Boolean)
+
+
 class NjitFunction:
     """A compiled function for code under `numba.njit`; `CompiledFunction.njit` makes it, and tells how it is called.
 
@@ -101,7 +104,7 @@ class NjitFunctionType(numba_types.Callable):
 
     @property
     def key(self) -> Any:
-        return self.described
+        return invoke.LAYOUT, self.described
 
     @property
     def arrays(self) -> list[int]:
@@ -145,13 +148,11 @@ class NjitFunctionType(numba_types.Callable):
     def _argument_type(self, name: str, value: ArrayValue | NumberValue, given: Any) -> Any:
         if isinstance(value, NumberValue):
             wanted = types.float64 if value.kind is float else types.int64
-            if not isinstance(given, types.Number | types.Boolean) or (
-                value.kind is int and not isinstance(given, types.Integer)
-            ):
+            if not isinstance(given, _NUMBERS) or (value.kind is int and not isinstance(given, types.Integer)):
                 raise TypingError(f"{self.described}: argument {name} must be a number ({value}), got {given}")
             return wanted
         if not value.shape:
-            if not isinstance(given, types.Number | types.Boolean):
+            if not isinstance(given, _NUMBERS):
                 raise TypingError(f"{self.described}: argument {name} must be a number ({value}), got {given}")
             return from_dtype(np.dtype(value.dtype.numpy))
         self._check_array(f"argument {name}", value, given)
@@ -173,8 +174,8 @@ class NjitFunctionType(numba_types.Callable):
         return out
 
     def _check_array(self, what: str, value: ArrayValue, given: Any) -> None:
-        fits = isinstance(given, types.Array) and as_dtype(given.dtype) == value.dtype.numpy and given.ndim == len(value.shape)
-        if not fits:
+        is_array = isinstance(given, types.Array) and given.aligned
+        if not is_array or as_dtype(given.dtype) != value.dtype.numpy or given.ndim != len(value.shape):
             raise TypingError(f"{self.described}: {what} must be an array {value}, got {given}")
 
     def get_call_signatures(self) -> Any:
