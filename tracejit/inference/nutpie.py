@@ -129,5 +129,5 @@ class _NativeModel:
             None,
         )
 
-    def _make_sampler(self, settings: Any, init_mean: Any, cores: int, progress_type: Any, store: Any) -> Any:
-        return nutpie._lib.PySampler.from_pymc(settings, cores, self._make_model(init_mean), progress_type, store)
+    def _make_sampler(self, settings: Any, init_mean: Any, cores: int, *reporting_and_storage: Any) -> Any:
+        return nutpie._lib.PySampler.from_pymc(settings, cores, self._make_model(init_mean), *reporting_and_storage)
