@@ -232,9 +232,10 @@ class Model:
         return np.array([self.evaluate(position)[0] for position in positions])
 
     # -- C functions
-    def warn_of_errors(self, errors: Sequence[Exception]) -> None:
-        """Warn of what the log-density has raised while a sampler called it."""
-        if errors:
+    def warn_of_errors(self, function: CFunction | None) -> None:
+        """Warn of what the log-density has raised while a sampler called its C function."""
+        if function is not None and function.errors:
+            errors = function.errors
             warnings.warn(
                 f"the log-density raised {len(errors)} times; such positions were rejected. The first error: {errors[0]!r}",
                 RuntimeWarning,

@@ -8,7 +8,7 @@ be exported, nutpie calls a function of Python, one chain at a time.  A warning 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -48,8 +48,7 @@ def sample(
     trace = nutpie.sample(
         compiled, draws=draws, tune=tune, chains=chains, seed=seed, cores=cores, progress_bar=not quiet, **options
     )
-    if isinstance(compiled, _NativeModel):
-        model.warn_of_errors(compiled.density.errors)
+    model.warn_of_errors(getattr(compiled, "density", None))
     found = {name: np.asarray(trace.posterior[name].values, np.float64) for name in model.parameters}
     statistics = {
         str(name): np.asarray(a.values) for name, a in trace.sample_stats.data_vars.items() if a.dims == ("chain", "draw")
@@ -64,7 +63,7 @@ def compiled_model(model: Model) -> Any:
     reason = f"nutpie {nutpie.__version__} has no {', '.join(missing)}" if missing else ""
     if not missing:
         try:
-            return _NativeModel(model, model.c_log_density(), model.c_expand())
+            return _native_class()(model, model.c_log_density(), model.c_expand())
         except CannotExportError as error:
             reason = str(error)
     warnings.warn(
@@ -90,44 +89,47 @@ def _python_density(model: Model) -> Any:
     return density
 
 
-@dataclass(frozen=True)
-class _NativeModel:
-    """A model of two C functions; nutpie asks it for what it asks its own models."""
+@cache
+def _native_class() -> type:
+    """The class of a model of two C functions: one of nutpie's own models, so that it has what their base class has."""
 
-    model: Model
-    density: Any
-    expand: Any
+    class NativeModel(compiled_pyfunc.CompiledModel):  # type: ignore[misc, name-defined]
+        def __init__(self, model: Model, density: Any, expand: Any) -> None:
+            set_attribute = partial(object.__setattr__, self)  # the base class is frozen
+            set_attribute("dims", model.dims)
+            set_attribute("model", model)
+            set_attribute("density", density)
+            set_attribute("expand", expand)
 
-    @property
-    def n_dim(self) -> int:
-        return self.model.dimension
+        @property
+        def n_dim(self) -> int:
+            dimension: int = self.model.dimension
+            return dimension
 
-    @property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        return {name: parameter.shape for name, parameter in self.model.parameters.items()}
+        @property
+        def shapes(self) -> dict[str, tuple[int, ...]]:
+            return {name: parameter.shape for name, parameter in self.model.parameters.items()}
 
-    @property
-    def dims(self) -> dict[str, tuple[str, ...]]:
-        return self.model.dims
+        @property
+        def coords(self) -> dict[str, list[Any]]:
+            return {name: list(labels) for name, labels in self.model.coords.items()}
 
-    @property
-    def coords(self) -> dict[str, list[Any]]:
-        return {name: list(labels) for name, labels in self.model.coords.items()}
+        def _make_model(self, init_mean: Any) -> Any:
+            library, sizes = nutpie._lib, {name: len(labels) for name, labels in self.coords.items()}
+            names, shapes = list(self.shapes), list(self.shapes.values())
+            expanded = sum(int(np.prod(shape)) for shape in shapes)
+            return library.PyMcModel(
+                library.LogpFunc(self.density.address, 0, self.density),
+                library.ExpandFunc(self.n_dim, expanded, self.expand.address, 0, self.expand),
+                library.PyVariable.new_variables(names, ["float64"] * len(names), shapes, sizes, self.dims),
+                self.n_dim,
+                sizes,
+                self.coords,
+                lambda seed: self.model.initial_positions(1, seed)[0],
+                None,
+            )
 
-    def _make_model(self, init_mean: Any) -> Any:
-        library, sizes = nutpie._lib, {name: len(labels) for name, labels in self.coords.items()}
-        names, shapes = list(self.shapes), list(self.shapes.values())
-        expanded = sum(int(np.prod(shape)) for shape in shapes)
-        return library.PyMcModel(
-            library.LogpFunc(self.density.address, 0, self.density),
-            library.ExpandFunc(self.n_dim, expanded, self.expand.address, 0, self.expand),
-            library.PyVariable.new_variables(names, ["float64"] * len(names), shapes, sizes, self.dims),
-            self.n_dim,
-            sizes,
-            self.coords,
-            lambda seed: self.model.initial_positions(1, seed)[0],
-            None,
-        )
+        def _make_sampler(self, settings: Any, init_mean: Any, cores: int, *reporting_and_storage: Any) -> Any:
+            return nutpie._lib.PySampler.from_pymc(settings, cores, self._make_model(init_mean), *reporting_and_storage)
 
-    def _make_sampler(self, settings: Any, init_mean: Any, cores: int, *reporting_and_storage: Any) -> Any:
-        return nutpie._lib.PySampler.from_pymc(settings, cores, self._make_model(init_mean), *reporting_and_storage)
+    return NativeModel
