@@ -32,7 +32,7 @@ MODULES: Final = [
     "amp", "random", "serialization", "vision.transforms", "vision.datasets", "nn.parallel", "optim.Optimizer",
     "autograd.function", "autograd.anomaly", "Generator", "Size", "CompiledFunction", "cache", "compiler", "config",
     "distributions.constraints", "vision.utils", "utils.tensorboard", "onnx", "accelerator", "distributed", "cuda", "cuda.amp",
-    "backends.cuda", "backends.cudnn", "multiprocessing",
+    "backends.cuda", "backends.cudnn", "multiprocessing", "optimize",
 ]  # fmt: skip
 """Paths below the package of what has an example for each of its names."""
 
@@ -54,7 +54,7 @@ OURS_ALONE: Final = {
 files in other formats:"""
 MODULES_ALONE: Final = (
     "vision.", "CompiledFunction.", "cache.", "compiler.", "config.", "autograd.anomaly.", "onnx.", "accelerator.", "distributed.", "cuda.",
-    "nn.parallel.",
+    "nn.parallel.", "optimize.",
 )  # fmt: skip
 
 

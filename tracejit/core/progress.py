@@ -1,7 +1,7 @@
 """A bar for work that takes long, drawn by tqdm where that is installed.
 
-A `Progress` costs a look at the clock for each step until its work has taken `DELAY` seconds; only then tqdm is imported and a bar is
-drawn, on standard error.  Where tqdm is not installed, or `quiet` is set, nothing is drawn.
+A `Progress` costs a look at the clock for each step until its work has taken `DELAY` seconds; only then tqdm is
+imported and a bar is drawn, on standard error.  Where tqdm is not installed, or `quiet` is set, nothing is drawn.
 
 Must not know: what the work is.
 """

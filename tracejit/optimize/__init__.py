@@ -1,7 +1,8 @@
-"""Minima, least squares and roots by scipy.optimize, with derivatives by compiled functions; and derivatives of what they find.
+"""Minima, least squares and roots by scipy.optimize, with derivatives by compiled functions; and derivatives of what
+they find.
 
-* layout.py: tensors, structures of tensors and Modules as one vector of float64, which is what SciPy works on, and back.
-* derivatives.py: values, gradients, Hessian products, Hessians and Jacobians over such vectors, compiled.
+* layout.py: tensors, structures of tensors and Modules as one vector of float64, which is what SciPy works on, and
+back. * derivatives.py: values, gradients, Hessian products, Hessians and Jacobians over such vectors, compiled.
 * objective.py: a function as SciPy's methods call it: what is not finite, what differs from call to call.
 * limits.py: bounds and constraints, as SciPy takes them.
 * minimum.py: `minimize`.  systems.py: `least_squares`, `root`.  results.py: what they return.
@@ -19,5 +20,6 @@ from tracejit.optimize.results import IntermediateResult, NotConvergedError, Opt
 from tracejit.optimize.systems import least_squares, root
 
 __all__ = [
-    "IntermediateResult", "NotConvergedError", "OptimizeResult", "implicit_minimum", "implicit_root", "least_squares", "minimize", "root",
+    "IntermediateResult", "NotConvergedError", "OptimizeResult", "implicit_minimum", "implicit_root", "least_squares",
+    "minimize", "root",
 ]  # fmt: skip

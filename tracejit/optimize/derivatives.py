@@ -1,10 +1,12 @@
 """Values and derivatives of functions over vectors, by compiled functions.
 
-Each function here has one compiled function for each source of `f`, which serves all functions made from that source: what they close over
-is data of the call.  Nothing of `f` is kept alive but its code.  Where `f` cannot be recorded, the call runs eagerly.
+Each function here has one compiled function for each source of `f`, which serves all functions made from that source:
+what they close over is data of the call.  Nothing of `f` is kept alive but its code.  Where `f` cannot be recorded, the
+call runs eagerly.
 
-Rows and columns of Jacobians are the steps of a loop, which is one loop of the program: its size does not grow with theirs.
-A column costs a pass forward and a pass back more than a row; so the columns are taken where they are fewer than half the rows.
+Rows and columns of Jacobians are the steps of a loop, which is one loop of the program: its size does not grow with
+theirs. A column costs a pass forward and a pass back more than a row; so the columns are taken where they are fewer
+than half the rows.
 
 Arguments: `f(params, *args)`, its Layout, the vector (float64, one dimension).  All results are detached, of float64.
 Must not know: SciPy.
@@ -25,7 +27,8 @@ from tracejit.optimize.layout import Layout, call, flat
 from tracejit.tensor import Tensor
 
 __all__ = [
-    "compiled", "gradient_of", "hessian", "hessian_product", "jacobian", "jacobian_of", "residuals", "scalar", "value", "value_and_gradient",
+    "compiled", "gradient_of", "hessian", "hessian_product", "jacobian", "jacobian_of", "residuals", "scalar", "value",
+    "value_and_gradient",
 ]  # fmt: skip
 
 Function = Callable[..., Any]
@@ -36,7 +39,7 @@ SOURCES = 64
 def compiled(derivative: Function, f: Function) -> Function:
     """The compiled function of one of the functions of this package that takes `f` first."""
     inner = getattr(f, "__wrapped__", f)
-    source = getattr(getattr(inner, "__func__", inner), "__code__", None) or type(inner)
+    source: Any = getattr(getattr(inner, "__func__", inner), "__code__", None) or type(inner)
     return _compiled(derivative, source)
 
 
@@ -69,7 +72,8 @@ def _differentiable(f: Function, layout: Layout, args: Any) -> Function:
         found = scalar(f, layout, vector, args)
         if not found.requires_grad:
             raise RuntimeError(
-                "the value of f does not depend on params by tensor operations: was it detached, or computed by NumPy? A method that takes "
+                "the value of f does not depend on params by tensor operations: was it detached, or computed by "
+                "NumPy? A method that takes "
                 "no gradient, such as 'Nelder-Mead', needs none"
             )
         return found
@@ -84,9 +88,11 @@ def value_and_gradient(f: Function, layout: Layout, vector: Any, args: Any) -> A
 
 
 def hessian_product(f: Function, layout: Layout, vector: Any, args: Any, direction: Any) -> Any:
-    """The second derivatives of a function that returns one number times a vector, as the gradient of gradient * direction.
+    """The second derivatives of a function that returns one number times a vector, as the gradient of gradient *
+    direction.
 
-    Source: B. A. Pearlmutter, Fast Exact Multiplication by the Hessian, Neural Computation 6 (1994), 147-160; here in reverse mode twice."""
+    Source: B. A. Pearlmutter, Fast Exact Multiplication by the Hessian, Neural Computation 6 (1994), 147-160; here in
+    reverse mode twice."""
     gradient = grad(_differentiable(f, layout, args))
     return vjp(gradient, vector)[1](direction)[0].detach()
 

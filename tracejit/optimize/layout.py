@@ -1,8 +1,8 @@
 """Parameters as one vector of float64, and back.
 
-A `Layout` says which tensors make a vector and how: those in a structure of tuples, lists and dictionaries, in the order of
-`core.tree.flatten`, or the parameters of a Module that require gradients, in the order of `named_parameters`.  Each is laid out row by row.
-A tensor keeps its dtype: the vector's numbers are rounded to it when a function is called.
+A `Layout` says which tensors make a vector and how: those in a structure of tuples, lists and dictionaries, in the
+order of `core.tree.flatten`, or the parameters of a Module that require gradients, in the order of `named_parameters`.
+Each is laid out row by row. A tensor keeps its dtype: the vector's numbers are rounded to it when a function is called.
 
 Always holds: `parts` is differentiable with respect to the vector, and compiled functions read only tuples of a Layout.
 Must not know: SciPy, and what is computed of the tensors.
@@ -31,7 +31,8 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 class Layout:
     """Where the elements of parameters lie in a vector.
 
-    `params` is a tensor, a tuple, list or dictionary of tensors (or of such structures), or a Module; `function` is named in errors.
+    `params` is a tensor, a tuple, list or dictionary of tensors (or of such structures), or a Module; `function` is
+    named in errors.
     Raises TypeError for a leaf that is no floating-point tensor, ValueError where there is no element."""
 
     def __init__(self, params: Any, function: str) -> None:
@@ -43,7 +44,8 @@ class Layout:
             if not isinstance(leaf, Tensor) or not leaf.dtype.is_floating_point:
                 what = f"a Tensor of dtype {leaf.dtype}" if isinstance(leaf, Tensor) else type(leaf).__name__
                 raise TypeError(
-                    f"{function}(): expected {path} to be a floating-point Tensor, got {what}; params is a tensor, a tuple, list or "
+                    f"{function}(): expected {path} to be a floating-point Tensor, got {what}; params is a "
+                    "tensor, a tuple, list or "
                     "dictionary of tensors, or a Module: make a tensor with tracejit.tensor(value, dtype=tracejit.float64)"
                 )
         self.names = tuple(tree) if isinstance(params, Module) else ()
@@ -62,7 +64,8 @@ class Layout:
         return np.concatenate([np.asarray(x.detach().numpy(), np.float64).reshape(-1) for x in flatten(tree)[0]])
 
     def tree(self, vector: Array) -> Any:
-        """The tensors that a vector stands for, in the structure of the parameters; for a Module a dictionary by name."""
+        """The tensors that a vector stands for, in the structure of the parameters; for a Module a dictionary by
+        name."""
         with no_grad():
             return unflatten(self.structure, [x.clone() for x in parts(self, from_numpy(np.array(vector, np.float64)))])
 
@@ -73,7 +76,8 @@ class Layout:
                 own.copy_(new)
 
     def answer(self, vector: Array) -> Any:
-        """What a result holds as `x`: the Module, with this vector written to it, or new tensors in the structure of the parameters."""
+        """What a result holds as `x`: the Module, with this vector written to it, or new tensors in the structure of
+        the parameters."""
         if self.module is None:
             return self.tree(vector)
         self.write(vector)
@@ -99,9 +103,7 @@ def _paths(value: Any, path: str) -> Iterator[str]:
 def parts(layout: Layout, vector: Any) -> list[Any]:
     """The tensors that a vector, a tensor of float64, consists of, each in its shape and dtype."""
     pieces = vector.split(list(layout.sizes))
-    return [
-        piece.reshape(shape).to(dtype) for piece, shape, dtype in zip(pieces, layout.shapes, layout.dtypes, strict=True)
-    ]
+    return [piece.reshape(shape).to(dtype) for piece, shape, dtype in zip(pieces, layout.shapes, layout.dtypes, strict=True)]
 
 
 def call(f: Callable[..., Any], layout: Layout, vector: Any, args: Sequence[Any]) -> Any:
@@ -114,7 +116,8 @@ def call(f: Callable[..., Any], layout: Layout, vector: Any, args: Sequence[Any]
 
 
 def flat(value: Any, what: str) -> Any:
-    """A tensor, or a structure of tensors, as one tensor of float64 with one dimension.  Raises TypeError for other leaves."""
+    """A tensor, or a structure of tensors, as one tensor of float64 with one dimension.  Raises TypeError for other
+    leaves."""
     leaves = flatten(value)[0]
     for leaf in leaves:
         if not isinstance(leaf, Tensor):

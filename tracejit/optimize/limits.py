@@ -31,7 +31,7 @@ def limits(bounds: Any, params: Any, layout: Layout, function: str) -> tuple[Arr
     if isinstance(bounds, optimize.Bounds):
         low, high = (np.array(np.broadcast_to(np.asarray(b, np.float64), (layout.size,))) for b in (bounds.lb, bounds.ub))
     else:
-        tree = {name: None for name in layout.names} if isinstance(params, Module) else params
+        tree = dict.fromkeys(layout.names) if isinstance(params, Module) else params
         of_leaves = list(_of_leaves(bounds, tree, "bounds", function))
         pairs = [_pair(b, shape, path, function) for (b, path), shape in zip(of_leaves, layout.shapes, strict=True)]
         low, high = (np.concatenate([pair[i].reshape(-1) for pair in pairs]) for i in (0, 1))
@@ -56,7 +56,8 @@ def _of_leaves(bounds: Any, params: Any, path: str, function: str) -> Iterator[t
     elif isinstance(params, tuple | list):
         if bounds is not None and not (isinstance(bounds, tuple | list) and len(bounds) == len(params)):
             raise TypeError(
-                f"{function}(): expected {path} to be a {type(params).__name__} of {len(params)} bounds, one for each of params, got {bounds!r}"
+                f"{function}(): expected {path} to be a {type(params).__name__} of {len(params)} bounds, one for "
+                f"each of params, got {bounds!r}"
             )
         for i, inner in enumerate(params):
             yield from _of_leaves(None if bounds is None else bounds[i], inner, f"{path}[{i}]", function)
@@ -76,13 +77,15 @@ def _pair(bounds: Any, shape: tuple[int, ...], path: str, function: str) -> tupl
         return np.array([p[0][0] for p in pairs]), np.array([p[1][0] for p in pairs])
     if not (isinstance(bounds, tuple) and len(bounds) == 2):
         raise TypeError(
-            f"{function}(): expected {path} to be a tuple (lower, upper), a list of such tuples, one for each element, or None, got {bounds!r}"
+            f"{function}(): expected {path} to be a tuple (lower, upper), a list of such tuples, one for each "
+            f"element, or None, got {bounds!r}"
         )
     sides: list[Array] = []
     for given, without in zip(bounds, (-np.inf, np.inf), strict=True):
         if isinstance(given, tuple | list):
             raise TypeError(
-                f"{function}(): expected {path} to be (lower, upper) of numbers, tensors, arrays or None, got {bounds!r}; a pair for each "
+                f"{function}(): expected {path} to be (lower, upper) of numbers, tensors, arrays or None, got "
+                f"{bounds!r}; a pair for each "
                 "element is a list of tuples"
             )
         side = without if given is None else given.detach().numpy() if isinstance(given, Tensor) else given
@@ -113,7 +116,8 @@ def _over_vector(constraint: Any, layout: Layout, start: Array, what: str) -> An
         fun, jac = _function(constraint["fun"], tuple(constraint.get("args", ())), layout, start, what)
         return {"type": constraint["type"], "fun": fun, "jac": jac}
     raise TypeError(
-        f"{what}: expected a scipy.optimize.NonlinearConstraint or LinearConstraint, or a dictionary with 'type' ('eq' or 'ineq') and 'fun', "
+        f"{what}: expected a scipy.optimize.NonlinearConstraint or LinearConstraint, or a dictionary with 'type' "
+        "('eq' or 'ineq') and 'fun', "
         f"got {constraint!r}"
     )
 

@@ -44,29 +44,33 @@ def minimize(
 ) -> OptimizeResult:
     """Minimize f(params, *args), which returns a tensor of one element, from `params` on, by scipy.optimize.minimize.
 
-    f: called with tensors in the structure of params; for a Module with the Module itself.  It is compiled, with its derivatives, once for
-    each source of a function, and runs eagerly where it cannot be.  The same parameters must give the same value.
-    params: a floating-point tensor, a tuple, list or dictionary of them (or of such structures), or a Module, whose parameters with
-    requires_grad are minimized over.  Tensors are not changed; a Module has the solution in its parameters at the end, and what it had
-    before if an exception ends the search.
-    method: one of SciPy's names, or a callable as SciPy takes it; None: BFGS, L-BFGS-B with bounds, SLSQP with constraints.  Gradients,
-    Hessian products (Newton-CG, trust-ncg, trust-krylov, trust-constr) or the Hessian (dogleg, trust-exact) are passed to those that take them.
-    bounds: in the structure of params (for a Module a dictionary by name) a tuple (lower, upper) for a tensor, each a number, a tensor or
-    array that broadcasts to its shape, or None; or a list of such tuples, one for each element; None, or a key left out, is without
-    bounds.  Or a scipy.optimize.Bounds over the vector.
-    constraints: SciPy's dictionaries or NonlinearConstraints, whose functions take params and return tensors (their Jacobians are
-    computed; a 'jac' is ignored), or LinearConstraints over the vector: all elements in order, each tensor row by row, as float64.
+    f: called with tensors in the structure of params; for a Module with the Module itself.  It is compiled, with its
+    derivatives, once for each source of a function, and runs eagerly where it cannot be.  The same parameters must give
+    the same value.
+    params: a floating-point tensor, a tuple, list or dictionary of them (or of such structures), or a Module, whose
+    parameters with requires_grad are minimized over.  Tensors are not changed; a Module has the solution in its
+    parameters at the end, and what it had before if an exception ends the search.
+    method: one of SciPy's names, or a callable as SciPy takes it; None: BFGS, L-BFGS-B with bounds, SLSQP with
+    constraints.  Gradients, Hessian products (Newton-CG, trust-ncg, trust-krylov, trust-constr) or the Hessian (dogleg,
+    trust-exact) are passed to those that take them.
+    bounds: in the structure of params (for a Module a dictionary by name) a tuple (lower, upper) for a tensor, each a
+    number, a tensor or array that broadcasts to its shape, or None; or a list of such tuples, one for each element;
+    None, or a key left out, is without bounds.  Or a scipy.optimize.Bounds over the vector.
+    constraints: SciPy's dictionaries or NonlinearConstraints, whose functions take params and return tensors (their
+    Jacobians are computed; a 'jac' is ignored), or LinearConstraints over the vector: all elements in order, each
+    tensor row by row, as float64.
     tol, options: SciPy's.
     callback: called with an IntermediateResult after each iteration; StopIteration ends the search.
     quiet: no bar after half a second of work (drawn where tqdm is installed).
 
     Where f or its gradient is not finite, the method is given a value worse than all before, and steps back.
-    SciPy computes in float64.  With float32 parameters, differences between values are rounding once they are near 1e-7 of the value: methods
-    then stop early, some with success False.
+    SciPy computes in float64.  With float32 parameters, differences between values are rounding once they are near 1e-7
+    of the value: methods then stop early, some with success False.
 
-    Raises TypeError where params, bounds, constraints or what f returns are of the wrong kind; ValueError where f is not finite at the
-    first point, bounds do not fit, or SciPy does not know the method; RuntimeError where f does not depend on params; FloatingPointError where
-    second derivatives are not finite.  Warns (RuntimeWarning) where f gives two values at the first point.
+    Raises TypeError where params, bounds, constraints or what f returns are of the wrong kind; ValueError where f is
+    not finite at the first point, bounds do not fit, or SciPy does not know the method; RuntimeError where f does not
+    depend on params; FloatingPointError where second derivatives are not finite.  Warns (RuntimeWarning) where f gives
+    two values at the first point.
 
     Source: SciPy's documentation of scipy.optimize.minimize."""
     layout = Layout(params, "minimize")
@@ -90,7 +94,9 @@ def minimize(
         steps = None if callback is None else _Steps(callback, layout, objective)
         before = layout.vector(params)
         try:
-            found = _solved(objective, start, name if isinstance(method, str) else method, with_gradient, steps, tol, options, given)
+            found = _solved(
+                objective, start, name if isinstance(method, str) else method, with_gradient, steps, tol, options, given
+            )
         except BaseException:
             if steps is not None and layout.module is not None:
                 layout.write(before)
@@ -112,7 +118,8 @@ def _name(method: Any, bounds: Any, constraints: Any) -> str:
 
 
 class _Steps:
-    """SciPy's callback, which calls the user's.  SciPy passes a result to a parameter of this name, or the vector alone."""
+    """SciPy's callback, which calls the user's.  SciPy passes a result to a parameter of this name, or the vector
+    alone."""
 
     def __init__(self, callback: Callable[[IntermediateResult], Any], layout: Layout, objective: Objective) -> None:
         self._callback, self._layout, self._objective = callback, layout, objective

@@ -1,4 +1,5 @@
-"""`least_squares` and `root`: those of scipy.optimize over tensors, structures of tensors and Modules, with compiled Jacobians.
+"""`least_squares` and `root`: those of scipy.optimize over tensors, structures of tensors and Modules, with compiled
+Jacobians.
 
 Must not know: how derivatives are computed.
 """
@@ -39,15 +40,18 @@ def least_squares(
 ) -> OptimizeResult:
     """Minimize half the sum of the squares of what residuals(params, *args) returns, by scipy.optimize.least_squares.
 
-    residuals: returns a tensor, or a structure of tensors, of m numbers in all.  Called and compiled as the function of `minimize`.
-    params, args, bounds, quiet: as for `minimize`.  method: 'trf', 'dogbox' or 'lm'.  loss, f_scale, options (ftol, xtol, gtol, x_scale, max_nfev,
-    tr_solver ...): SciPy's.  The Jacobian, m x n for n numbers in params, is computed by one compiled function.
+    residuals: returns a tensor, or a structure of tensors, of m numbers in all.  Called and compiled as the function of
+    `minimize`.
+    params, args, bounds, quiet: as for `minimize`.  method: 'trf', 'dogbox' or 'lm'.  loss, f_scale, options (ftol,
+    xtol, gtol, x_scale, max_nfev, tr_solver ...): SciPy's.  The Jacobian, m x n for n numbers in params, is computed by
+    one compiled function.
 
-    Returns an OptimizeResult whose fun is what residuals returned at the solution and whose jac is the Jacobian as SciPy returns it: with a
-    loss other than 'linear' it is scaled.  `result.scipy.cost` is the value that was minimized.
+    Returns an OptimizeResult whose fun is what residuals returned at the solution and whose jac is the Jacobian as
+    SciPy returns it: with a loss other than 'linear' it is scaled.  `result.scipy.cost` is the value that was
+    minimized.
 
-    Raises what `minimize` raises for params, args and bounds; ValueError where a residual is not finite at the first point, and what SciPy
-    raises, such as for method 'lm' with fewer residuals than parameters.
+    Raises what `minimize` raises for params, args and bounds; ValueError where a residual is not finite at the first
+    point, and what SciPy raises, such as for method 'lm' with fewer residuals than parameters.
 
     Source: SciPy's documentation of scipy.optimize.least_squares."""
     layout = Layout(params, "least_squares")
@@ -78,13 +82,15 @@ def root(
 ) -> OptimizeResult:
     """Find params at which all numbers that f(params, *args) returns are zero, by scipy.optimize.root.
 
-    f: returns a tensor, or a structure of tensors, with as many numbers as params hold (method 'lm' allows more).  Called and compiled as the
-    function of `minimize`.
-    params, args, quiet: as for `minimize`.  method, tol, options: SciPy's; 'hybr' and 'lm' are given the Jacobian, the others take none.
+    f: returns a tensor, or a structure of tensors, with as many numbers as params hold (method 'lm' allows more).
+    Called and compiled as the function of `minimize`.
+    params, args, quiet: as for `minimize`.  method, tol, options: SciPy's; 'hybr' and 'lm' are given the Jacobian, the
+    others take none.
 
     Returns an OptimizeResult whose fun is what f returned at the solution and whose jac is the Jacobian there.
 
-    Raises what `minimize` raises for params and args; ValueError where f is not finite at the first point or returns another count of numbers.
+    Raises what `minimize` raises for params and args; ValueError where f is not finite at the first point or returns
+    another count of numbers.
 
     Source: SciPy's documentation of scipy.optimize.root."""
     layout = Layout(params, "root")
@@ -96,7 +102,8 @@ def root(
         name = method.lower()
         if count < layout.size or (count > layout.size and name != "lm"):
             raise ValueError(
-                f"root(): f returned {count} numbers for {layout.size} parameters; it must return as many (or more, with method='lm'); "
+                f"root(): f returned {count} numbers for {layout.size} parameters; it must return as many (or "
+                "more, with method='lm'); "
                 "least_squares() takes any count"
             )
         jacobian = numbers.jacobian if name in ROOT_WITH_JACOBIAN else None
