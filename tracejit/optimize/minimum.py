@@ -101,7 +101,7 @@ def minimize(
             if steps is not None and layout.module is not None:
                 layout.write(before)
             raise
-    return _result(found, layout, objective, name)
+    return _result(found, layout, objective, with_gradient)
 
 
 def _any(constraints: Any) -> bool:
@@ -161,21 +161,18 @@ def _solved(
         )  # fmt: skip
 
 
-def _result(found: Any, layout: Layout, objective: Objective, name: str) -> OptimizeResult:
+def _result(found: Any, layout: Layout, objective: Objective, with_gradient: bool) -> OptimizeResult:
+    """The result, with value and gradient at the solution: some methods return those of another point."""
     vector = np.asarray(found.x, np.float64)
-    message, success = str(found.get("message", "")), bool(found.get("success", False))
-    value = float(np.asarray(found.fun).reshape(-1)[0])
+    message = str(found.get("message", ""))
+    number, gradient = objective.at(vector, with_gradient)
     if objective.points_not_finite:
         message += f" (f or its gradient was not finite at {objective.points_not_finite} points)"
-        if not objective.is_finite(vector):
-            success, value = False, math.nan
-    gradient = found.get("grad" if name == "trust-constr" else "jac")
-    has_gradient = isinstance(gradient, np.ndarray) and gradient.shape == vector.shape
     return OptimizeResult(
         x=layout.answer(vector),
-        fun=value,
-        jac=layout.tree(gradient) if has_gradient else None,
-        success=success,
+        fun=number,
+        jac=layout.tree(gradient) if with_gradient else None,
+        success=bool(found.get("success", False)) and math.isfinite(number),
         status=int(found.get("status", 0)),
         message=message,
         nit=_count(found, "nit"),

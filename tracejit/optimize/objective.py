@@ -84,9 +84,9 @@ class Objective:
             self._rounding = ROUNDING_OF_SINGLE
         return float(number.item()), slope
 
-    def is_finite(self, vector: Array) -> bool:
-        """Whether the value at a point is finite."""
-        return bool(np.isfinite(vector).all()) and math.isfinite(self._evaluated(vector, False)[0])
+    def at(self, vector: Array, with_gradient: bool) -> tuple[float, Array]:
+        """The value and the gradient at a point as they are, finite or not."""
+        return self._evaluated(vector, with_gradient)
 
     def latest(self, vector: Array) -> float:
         """The value at a point, without an evaluation if it is the latest one."""
