@@ -4,7 +4,7 @@ they find.
 * layout.py: tensors, structures of tensors and Modules as one vector of float64, which is what SciPy works on, and
 back. * derivatives.py: values, gradients, Hessian products, Hessians and Jacobians over such vectors, compiled.
 * objective.py: a function as SciPy's methods call it: what is not finite, what differs from call to call.
-* limits.py: bounds and constraints, as SciPy takes them.
+* feasible.py: bounds and constraints, as SciPy takes them.
 * minimum.py: `minimize`.  systems.py: `least_squares`, `root`.  results.py: what they return.
 * implicit.py: `implicit_root`, `implicit_minimum`: solutions that have a gradient.
 

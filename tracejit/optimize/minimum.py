@@ -13,8 +13,8 @@ import numpy as np
 
 from tracejit.core.lazy import lazy_module
 from tracejit.core.progress import Progress
+from tracejit.optimize.feasible import constraints_over, limits
 from tracejit.optimize.layout import Array, Layout
-from tracejit.optimize.limits import constraints_over, limits
 from tracejit.optimize.objective import Objective, check_args
 from tracejit.optimize.results import IntermediateResult, OptimizeResult
 
