@@ -46,7 +46,7 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "pairs in a tuple": ({"a": ((0, 1), (2, 3))}, TypeError, "a pair for each element is a list of tuples"),
     "too few pairs": ({"a": [(0, 1)]}, ValueError, r"bounds\['a'\] has 1 pairs for 4 elements of shape \(2, 2\)"),
     "another shape": ({"a": (np.zeros(3), None)}, ValueError, r"of shape \(3,\) in bounds\['a'\] does not fit shape \(2, 2\)"),
-    "the wrong order": ({"b": [None, (2, 1)]}, ValueError, r"lower bound 2.0 for params\['b'\]\[1\] is not below"),
+    "the wrong order": ({"b": [None, (2, 1)]}, ValueError, r"lower bound 2.0 for params\['b'\]\[1\] is above"),
 }  # fmt: skip
 
 

@@ -1,8 +1,7 @@
-"""Minima, least squares and roots by scipy.optimize, with derivatives by compiled functions; and derivatives of what
-they find.
+"""Minima, least squares and roots of functions of tensors by scipy.optimize, with compiled derivatives.
 
-* layout.py: tensors, structures of tensors and Modules as one vector of float64, which is what SciPy works on, and
-back. * derivatives.py: values, gradients, Hessian products, Hessians and Jacobians over such vectors, compiled.
+* layout.py: tensors, structures of tensors and Modules as one vector of float64, and back.
+* derivatives.py: values, gradients, Hessian products, Hessians and Jacobians over such vectors, compiled.
 * objective.py: a function as SciPy's methods call it: what is not finite, what differs from call to call.
 * feasible.py: bounds and constraints, as SciPy takes them.
 * minimum.py: `minimize`.  systems.py: `least_squares`, `root`.  results.py: what they return.

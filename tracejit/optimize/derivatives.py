@@ -73,8 +73,7 @@ def _differentiable(f: Function, layout: Layout, args: Any) -> Function:
         if not found.requires_grad:
             raise RuntimeError(
                 "the value of f does not depend on params by tensor operations: was it detached, or computed by "
-                "NumPy? A method that takes "
-                "no gradient, such as 'Nelder-Mead', needs none"
+                "NumPy? A method that takes no gradient, such as 'Nelder-Mead', needs none"
             )
         return found
 
@@ -88,8 +87,7 @@ def value_and_gradient(f: Function, layout: Layout, vector: Any, args: Any) -> A
 
 
 def hessian_product(f: Function, layout: Layout, vector: Any, args: Any, direction: Any) -> Any:
-    """The second derivatives of a function that returns one number times a vector, as the gradient of gradient *
-    direction.
+    """The Hessian of a function that returns one number, times a vector: the gradient of (gradient * direction).
 
     Source: B. A. Pearlmutter, Fast Exact Multiplication by the Hessian, Neural Computation 6 (1994), 147-160; here in
     reverse mode twice."""

@@ -38,7 +38,7 @@ def limits(bounds: Any, params: Any, layout: Layout, function: str) -> tuple[Arr
     if not (low <= high).all():
         i = int(np.flatnonzero(~(low <= high))[0])
         path = layout.paths[int(np.searchsorted(np.cumsum(layout.sizes), i, side="right"))]
-        raise ValueError(f"{function}(): the lower bound {low[i]} for {path} is not below the upper bound {high[i]}")
+        raise ValueError(f"{function}(): the lower bound {low[i]} for {path} is above the upper bound {high[i]}")
     return low, high
 
 
@@ -85,8 +85,7 @@ def _pair(bounds: Any, shape: tuple[int, ...], path: str, function: str) -> tupl
         if isinstance(given, tuple | list):
             raise TypeError(
                 f"{function}(): expected {path} to be (lower, upper) of numbers, tensors, arrays or None, got "
-                f"{bounds!r}; a pair for each "
-                "element is a list of tuples"
+                f"{bounds!r}; a pair for each element is a list of tuples"
             )
         side = without if given is None else given.detach().numpy() if isinstance(given, Tensor) else given
         try:
@@ -117,8 +116,7 @@ def _over_vector(constraint: Any, layout: Layout, start: Array, what: str) -> An
         return {"type": constraint["type"], "fun": fun, "jac": jac}
     raise TypeError(
         f"{what}: expected a scipy.optimize.NonlinearConstraint or LinearConstraint, or a dictionary with 'type' "
-        "('eq' or 'ineq') and 'fun', "
-        f"got {constraint!r}"
+        f"('eq' or 'ineq') and 'fun', got {constraint!r}"
     )
 
 

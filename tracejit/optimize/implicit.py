@@ -5,7 +5,7 @@ dF/da.  A backward pass with the cotangent g of x so needs one linear system, (d
 of the solver is differentiated. For a minimum F is the gradient of what is minimized, and dF/dx its Hessian.  Backward
 passes are made of tensor operations at the solution, which is on the tape itself: so derivatives of any order exist.
 
-Sources: S. G. Krantz and H. R. Parks, The Implicit Function Theorem, Birkhäuser 2003 (theorem 3.3.1); for its use in
+Sources: S. G. Krantz and H. R. Parks, The Implicit Function Theorem, Birkhäuser 2003; for its use in
 automatic differentiation M. Blondel et al., Efficient and Modular Implicit Differentiation, NeurIPS 2022,
 arXiv:2105.15183.
 
@@ -184,8 +184,8 @@ def _check_closure(name: str, f: Callable[..., Any], layout: Layout, x0: Any, co
     if any(isinstance(y, Tensor) and y.requires_grad for y in flatten(found)[0]):
         raise RuntimeError(
             f"{name}(): f reads a tensor that requires a gradient and is not in args, so that it would get none; "
-            "pass it as an argument, or detach "
-            "it (parameters of a Module: dict(module.named_parameters()) with tracejit.func.functional_call)"
+            "pass it as an argument, or detach it (parameters of a Module: dict(module.named_parameters()) with "
+            "tracejit.func.functional_call)"
         )
 
 

@@ -44,9 +44,8 @@ class Layout:
             if not isinstance(leaf, Tensor) or not leaf.dtype.is_floating_point:
                 what = f"a Tensor of dtype {leaf.dtype}" if isinstance(leaf, Tensor) else type(leaf).__name__
                 raise TypeError(
-                    f"{function}(): expected {path} to be a floating-point Tensor, got {what}; params is a "
-                    "tensor, a tuple, list or "
-                    "dictionary of tensors, or a Module: make a tensor with tracejit.tensor(value, dtype=tracejit.float64)"
+                    f"{function}(): expected {path} to be a floating-point Tensor, got {what}; params is a tensor, a tuple, "
+                    "list or dictionary of tensors, or a Module: tracejit.tensor(value, dtype=tracejit.float64) makes a tensor"
                 )
         self.names = tuple(tree) if isinstance(params, Module) else ()
         self.shapes = tuple([tuple(leaf.shape) for leaf in leaves])

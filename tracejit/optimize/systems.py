@@ -103,8 +103,7 @@ def root(
         if count < layout.size or (count > layout.size and name != "lm"):
             raise ValueError(
                 f"root(): f returned {count} numbers for {layout.size} parameters; it must return as many (or "
-                "more, with method='lm'); "
-                "least_squares() takes any count"
+                "more, with method='lm'); least_squares() takes any count"
             )
         jacobian = numbers.jacobian if name in ROOT_WITH_JACOBIAN else None
         found = optimize.root(
