@@ -89,7 +89,7 @@ ON_CIRCLE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("case", ON_CIRCLE)
-@pytest.mark.parametrize("method", [None, "trust-constr", "COBYQA"])
+@pytest.mark.parametrize("method", [None, "trust-constr"])
 def test_constraints_take_parameters_in_their_structure(case: str, method: str | None) -> None:
     found = minimize(distance, {"x": T.tensor([0.5, 0.25], dtype=T.float64)}, method, constraints=ON_CIRCLE[case])
     assert found.success and np.allclose(found.x["x"].numpy(), 1, atol=1e-3)

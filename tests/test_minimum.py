@@ -73,7 +73,7 @@ def test_a_structure_comes_back_as_it_was_given() -> None:
     assert found.jac["w"][0].shape == (2, 3) and start["w"][0].sum() == 0  # what was given is not changed
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.recursive(
         st.lists(st.integers(0, 3), max_size=3),
