@@ -32,7 +32,7 @@ MODULES: Final = [
     "amp", "random", "serialization", "vision.transforms", "vision.datasets", "nn.parallel", "optim.Optimizer",
     "autograd.function", "autograd.anomaly", "Generator", "Size", "CompiledFunction", "cache", "compiler", "config",
     "distributions.constraints", "vision.utils", "utils.tensorboard", "onnx", "accelerator", "distributed", "cuda", "cuda.amp",
-    "backends.cuda", "backends.cudnn", "multiprocessing", "inference",
+    "backends.cuda", "backends.cudnn", "multiprocessing", "inference", "optimize",
 ]  # fmt: skip
 """Paths below the package of what has an example for each of its names."""
 
@@ -53,8 +53,8 @@ OURS_ALONE: Final = {
 """Examples of what PyTorch does not have, or does with what it has and this library has not; beside those of these modules and of
 files in other formats:"""
 MODULES_ALONE: Final = (
-    "vision.", "inference.", "CompiledFunction.", "cache.", "compiler.", "config.", "autograd.anomaly.", "onnx.", "accelerator.",
-    "distributed.", "cuda.", "nn.parallel.",
+    "vision.", "inference.", "optimize.", "CompiledFunction.", "cache.", "compiler.", "config.", "autograd.anomaly.", "onnx.",
+    "accelerator.", "distributed.", "cuda.", "nn.parallel.",
 )  # fmt: skip
 
 

@@ -79,7 +79,9 @@ MEETING = [
     {"compile", "cache"},
     {"_dynamo", "shadow", "compiler"},
 ]
-APPLICATIONS = ("inference",)
+FACE = [
+    {"inference", "optimize", "sklearn"},
+]
 
 
 def allowed_imports() -> dict[str, set[str]]:
@@ -97,15 +99,17 @@ def allowed_imports() -> dict[str, set[str]]:
         below = below | level
         for part in level:
             allowed[part] = below
-    # What is made of all the rest.
-    everything = set().union(*EAGER_COLUMN, *COMPILER_COLUMN, *MEETING)
-    for part in APPLICATIONS:
-        allowed[part] = everything | {part}
+    # What is built on everything else.
+    below = set().union(*EAGER_COLUMN, *COMPILER_COLUMN, *MEETING)
+    for level in FACE:
+        below = below | level
+        for part in level:
+            allowed[part] = below
     allowed["compat"] = {"compat", "core", "config"}
     allowed["examples"] = {"examples"}
     allowed["__pyinstaller"] = {"__pyinstaller"}
-    allowed["__main__"] = everything
-    allowed["__init__"] = everything | {"examples", *APPLICATIONS}
+    allowed["__main__"] = set().union(*EAGER_COLUMN, *COMPILER_COLUMN, *MEETING)
+    allowed["__init__"] = set().union(*EAGER_COLUMN, *COMPILER_COLUMN, *MEETING, *FACE, {"examples"})
     return allowed
 
 

@@ -237,6 +237,8 @@ _CONVERTED_PACKAGES = (
     "tracejit.core.settings.",
     "tracejit.nn.",
     "tracejit.optim.",
+    "tracejit.optimize.",
+    "tracejit.sklearn.",
     "tracejit.data.",
     "tracejit.distributions.",
     "tracejit.inference.",

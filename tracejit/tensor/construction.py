@@ -78,7 +78,9 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     Of a read-only array (as `to_numpy()` of pandas gives) it is one that cannot be written to: in-place operations raise RuntimeError.
     A warning says so once in a process.  Raises TypeError for other dtypes than tensors have."""
     if not isinstance(array, ndarray):
-        raise TypeError(f"from_numpy(): expected a numpy.ndarray, got {array.__class__.__name__}")
+        like = hasattr(array, "__array__") and not isinstance(array, Tensor)
+        hint = "; as_tensor() takes it, and numpy.asarray() makes an array of it" if like else ""
+        raise TypeError(f"from_numpy(): expected a numpy.ndarray, got {array.__class__.__name__}{hint}")
     require_numbers("from_numpy", array, array)
     canonical = dtypes.from_numpy_dtype(array.dtype).numpy
     if not array.flags.writeable:
