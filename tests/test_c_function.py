@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import gc
 import threading
 from typing import Any
 
@@ -176,6 +177,7 @@ def test_a_fallback_of_an_array_writes_all_results() -> None:
         ("int (float *x, double *y)", r"float \*x does not fit argument x, which is float64\[3\]"),
         ("int (int *x, double *y)", r"int \*x does not fit argument x"),
         ("int (double *x, double *y, double s)", "double s stands for nothing"),
+        ("int (double *x, double *x, double *y)", "two parameters have the name of one argument"),
     ],
 )
 def test_a_prototype_that_does_not_fit_is_refused_with_what_is_wrong(prototype: str, said: str) -> None:
@@ -210,3 +212,22 @@ def test_it_says_its_prototype_and_cannot_be_copied() -> None:
     assert repr(function) == f"<branching.cfunc(): double (double x) at {function.address:#x}>"
     with pytest.raises(TypeError, match=r"call cfunc\(\) again"):
         copy.copy(function)
+
+
+def test_the_function_of_ctypes_keeps_the_code_alive() -> None:
+    called = tracejit.compile(lambda x: x * 2).cfunc(np.array(1.0)).ctypes
+    gc.collect()
+    tracejit.compile(lambda x: x * 3).cfunc(np.array(1.0))
+    assert called(4.0) == 8
+
+
+def test_a_fallback_that_raises_again_and_again_keeps_a_few_errors_without_tracebacks() -> None:
+    def refuses(x: Any) -> Any:
+        if x < 0:
+            raise ArithmeticError("negative")
+        return x * 2
+
+    function = tracejit.compile(refuses).cfunc(np.array(1.0), fallback=True)
+    assert all(np.isnan(function.ctypes(-1.0)) for _ in range(30))
+    assert len(function.errors) == 10
+    assert all(error.__traceback__ is None for error in function.errors)

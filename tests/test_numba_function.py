@@ -281,6 +281,47 @@ def test_callers_in_files_are_of_one_layout_of_descriptors(monkeypatch: pytest.M
     assert exported._numba_type_.key != key
 
 
+@pytest.mark.parametrize(
+    ("example", "number"),
+    [(np.array(3), 2.7), (np.array(3, np.uint8), 300), (np.array(True), 0.5), (np.array(3), np.uint64(2**63))],
+)
+def test_integers_and_bools_take_no_numbers_that_lose_something(example: Any, number: Any) -> None:
+    exported = tracejit.compile(lambda x: x * 2).njit(example)
+    with pytest.raises(TypingError, match="argument x must be a number"):
+        exported(number)
+    assert exported(example.item() if example.dtype != np.uint8 else np.uint8(3)) == example.item() * 2
+
+
+def test_out_may_have_any_layout_that_its_strides_fit() -> None:
+    exported = tracejit.compile(lambda x: x * 2).njit(np.ones(3))
+    columns = np.zeros((3, 1))
+    assert exported(np.arange(3.0), out=columns[:, 0]).tolist() == [0, 2, 4]
+    assert columns[:, 0].tolist() == [0, 2, 4]
+
+
+def test_a_function_without_arguments_and_one_with_a_parameter_named_out_are_called() -> None:
+    weights = tracejit.arange(3, dtype=tracejit.float64)
+    exported = tracejit.compile(lambda: weights * 2).njit()
+    out = np.empty(3)
+    assert exported(out=out) is out and out.tolist() == [0, 2, 4]
+    named = tracejit.compile(lambda out: out * 2).njit(np.ones(2))
+    assert named(np.ones(2)).tolist() == [2, 2]
+
+
+def test_calls_that_raise_are_counted_since_prange_drops_errors() -> None:
+    exported = tracejit.compile(branching).njit(np.ones(3))
+    for failures, sign in enumerate((1, -1, -1)):
+        if sign < 0:
+            with pytest.raises(NoCompiledPathError):
+                call1(exported, sign * np.ones(3))
+        else:
+            call1(exported, np.ones(3))
+        assert exported.failures == failures
+    with pytest.raises(ArgumentShapeError):
+        call1(exported, np.ones(4))
+    assert exported.failures == 3
+
+
 def test_a_number_takes_no_text_and_an_unknown_name_is_refused() -> None:
     exported = tracejit.compile(lambda x, s: x * s).njit(np.ones(2), 1.0)
     with pytest.raises(TypingError, match=r"argument s must be a number \(float\)"):

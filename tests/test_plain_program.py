@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -38,8 +40,18 @@ def backward(x: Any) -> Any:
     return weight.grad * 1
 
 
+constants = np.arange(3.0)
+
 REFUSED: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
-    "an argument itself": (lambda x: x, (np.ones(3),), r"it returns args\[0\].*its clone\(\)"),
+    "an argument that no tensor uses": (lambda x: x, (np.ones(3),), r"it returns args\[0\].*its clone\(\)"),
+    "a clock": (lambda x: x * time.perf_counter(), (np.ones(3),), r"Python calls .* in each call; pass its value"),
+    "an element of an array of NumPy": (
+        lambda x: x * constants[1],
+        (np.ones(3),),
+        "each call reads a number out of an array of NumPy",
+    ),
+    "a number of an array of NumPy": (lambda x: x * float(constants.sum()), (np.ones(3),), "array of NumPy"),
+    "an integer without 64 bits": (lambda x: (x * 2, 2**70), (np.ones(3),), "has no 64 bits"),
     "a list": (lambda x: [x * 2], (np.ones(3),), "makes an object, that needs Python"),
     "a dictionary": (lambda x: {"a": x * 2}, (np.ones(3),), "makes an object, that needs Python"),
     "nothing": (lambda x: None, (np.ones(3),), "it returns no tensor, but None"),
@@ -162,3 +174,65 @@ def test_a_loop_in_an_exported_program_asks_nothing_of_python() -> None:
     exported = tracejit.compile(settle).njit(np.ones(3))
     assert not exported._program._memory._owners[2][0].text.count("tracejit_interrupted")
     assert exported(np.ones(3)).max() <= 1e-3
+
+
+def test_integers_that_only_compute_are_arguments() -> None:
+    exported = tracejit.compile(lambda x, n: x * n + n).njit(np.ones(2), 3)
+    assert exported(np.ones(2), 5).tolist() == [10, 10]
+
+
+def test_an_argument_that_is_returned_is_a_copy() -> None:
+    exported = tracejit.compile(lambda x, y: (x, x * y)).njit(np.ones(2), np.ones(2))
+    x = np.arange(2.0)
+    same, product = exported(x, x)
+    assert np.array_equal(same, x) and not np.shares_memory(same, x)
+    assert product.tolist() == [0, 1]
+
+
+def test_item_of_one_element_is_a_number_of_python() -> None:
+    exported = tracejit.compile(lambda x: (x[:1].item(), x.sum(0, keepdim=True).item(), x.float()[0].item())).njit(np.ones(3))
+    found = exported(np.array([0.1, 1.0, 2.0]))
+    assert found == (0.1, 3.1, float(np.float32(0.1)))
+    assert [type(x) for x in found] == [float] * 3
+
+
+def test_paths_whose_constants_only_compare_equal_are_different() -> None:
+    for function in (
+        lambda x: (x * 2, 1) if x.sum() > 0 else (x * 3, True),
+        lambda x: (x * 2, 0.0) if x.sum() > 0 else (x * 3, -0.0),
+    ):
+        with pytest.raises(CannotExportError, match="return different things"):
+            tracejit.compile(function).njit(np.ones(2), more=[(-np.ones(2),)])
+
+
+def test_numbers_that_have_no_literal_are_constants_of_results() -> None:
+    exported = tracejit.compile(lambda x: (x * 2, 1e999, -1e999)).njit(np.ones(2))
+    assert str(exported(np.ones(2))[1:]) == "(inf, -inf)"
+
+
+def test_recorded_paths_that_cannot_be_exported_are_left_out() -> None:
+    def partly(x: Any) -> Any:
+        return x * 2 if x[0] > 0 else x.sort()[0]
+
+    compiled = tracejit.compile(partly)
+    for _ in range(3):
+        compiled(-tracejit.ones(3, dtype=tracejit.float64))
+    assert compiled.njit(np.ones(3))(np.ones(3)).tolist() == [2, 2, 2]
+
+
+def test_threads_export_at_the_same_time() -> None:
+    found: dict[int, Any] = {}
+
+    def export(k: int) -> None:
+        found[k] = tracejit.compile(lambda x: x * k).cfunc(np.array(1.0)).ctypes(2.0)
+
+    threads = [threading.Thread(target=export, args=(k,)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {k: 2.0 * k for k in range(8)}
+
+
+def test_scalars_of_numpy_are_examples_without_dimensions() -> None:
+    assert tracejit.compile(lambda x: x * 2).njit(np.float64(1))(3.0) == 6

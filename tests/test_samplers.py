@@ -131,6 +131,19 @@ def test_nutpie_rejects_positions_where_the_density_raises_and_a_warning_says_so
     assert found["x"].max() <= 1
 
 
+def test_nutpie_needs_a_draw_to_tune() -> None:
+    installed("nutpie")
+    with pytest.raises(ValueError, match="at least 1 draw to tune, got tune=0"):
+        sample(normal(), tune=0)
+
+
+def test_emcee_rejects_positions_where_the_density_raises_or_is_not_a_number() -> None:
+    installed("emcee")
+    found = sample(Model(cut_off, {"x": ()}), "emcee", draws=100, tune=20, chains=4, seed=4, quiet=True)
+    assert found["x"].max() <= 1
+    assert Model(lambda p: p["x"].log(), {"x": ()}).log_densities([[-1.0], [1.0]]).tolist() == [-np.inf, 0]
+
+
 def test_walnutpie_raises_what_the_density_raises() -> None:
     installed("walnutpie")
     with pytest.raises(ArithmeticError, match="too large"):

@@ -8,6 +8,7 @@ same sizes are exported, too: they serve what branches there.
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -16,16 +17,22 @@ from tracejit.compiled.recorded_path import RecordedPath
 from tracejit.core.symbolic import has_symbols
 from tracejit.ffi.errors import CannotExportError
 from tracejit.ffi.plain_program import PlainProgram, example_tensors
+from tracejit.report.stats import Stats
 
 __all__ = ["plain_program"]
 
 _CALLS = 6
-"""How often the function is called with an example before it counts as not compiled: a loop that branches takes
-several recordings."""
+"""How often the function is recorded with an example before it counts as not compiled: a loop that branches takes several
+recordings."""
+_WAITS = 1000
+_PAUSE = 0.005
+"""How often, and for how many seconds each time, an example waits for its turn: one thread records at a time."""
 
 
 class _Compiled(Protocol):
     """What this module needs of a CompiledFunction."""
+
+    stats: Stats
 
     @property
     def reasons(self) -> Any: ...
@@ -57,24 +64,41 @@ def plain_program(
         path = _serving_path(name, own, given)
         if path not in paths:
             paths.append(path)
-    others = [p for p in (*own.paths(), *used.paths()) if not any(p is path or path.stands_for(p.recording) for path in paths)]
-    paths += [path for path in others if _is_pure(path) and any(path.serve(tuple(given), {}) is not MISS for given in every)]
-    return PlainProgram(name, _parameters(function, len(first)), paths, first)
+    parameters = _parameters(function, len(first))
+    program = PlainProgram(name, parameters, paths, first)
+    for other in (*own.paths(), *used.paths()):  # they may serve calls that no example shows; what cannot be exported is left out
+        if any(other is path or path.stands_for(other.recording) for path in paths) or not _may_be_tried(other):
+            continue
+        if all(other.serve(tuple(given), {}) is MISS for given in every):
+            continue
+        try:
+            program = PlainProgram(name, parameters, [*paths, other], first)
+        except CannotExportError:
+            continue
+        paths.append(other)
+    return program
 
 
 def _serving_path(name: str, own: _Compiled, given: Sequence[Any]) -> RecordedPath:
     """The path that has served a call with these arguments."""
-    for _ in range(_CALLS):
+    recorded = 0
+    for _ in range(_WAITS):
         before = {id(path): path.executable.counter[0] for path in own.paths()}
+        recordings = own.stats.traces
         own(*given)
         served = [path for path in own.paths() if path.executable.counter[0] > before.get(id(path), 0)]
         if served:
             return served[0]
+        recorded += own.stats.traces > recordings or bool(own.reasons)
+        if recorded >= _CALLS:
+            break
+        if own.stats.traces == recordings:
+            time.sleep(_PAUSE)  # another thread is recording
     why = "; ".join(map(str, own.reasons)) or "no path serves a second call with the same arguments"
     raise CannotExportError(f"{name}: the call is not one compiled program: {why}")
 
 
-def _is_pure(path: RecordedPath) -> bool:
+def _may_be_tried(path: RecordedPath) -> bool:
     """Whether a call may be tried: it has no effects, and its sizes are known."""
     recording = path.recording
     graph = recording.graph
@@ -94,4 +118,5 @@ def _parameters(function: Callable[..., Any], count: int) -> list[str]:
     except (TypeError, ValueError):  # a builtin
         found = []
     names = [p.name for p in found if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][:count]
+    names = [f"argument{k}" if name == "out" else name for k, name in enumerate(names)]  # `out` holds results
     return [*names, *[f"argument{k}" for k in range(len(names), count)]]

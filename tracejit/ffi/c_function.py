@@ -42,6 +42,7 @@ _ELEMENTS: Final[dict[DType, tuple[str, Any]]] = {
     dtypes.int32: ("int32_t", ctypes.c_int32), dtypes.int16: ("int16_t", ctypes.c_int16), dtypes.int8: ("int8_t", ctypes.c_int8),
     dtypes.uint8: ("uint8_t", ctypes.c_uint8), dtypes.bool_: ("bool", ctypes.c_bool),
 }  # fmt: skip
+_MOST_ERRORS: Final = 10
 _STATUS: Final = ("int", "int64_t")
 """What a C function may return as its status."""
 _C_TYPES: Final = {**_INTEGERS, **_FLOATS, **dict(_ELEMENTS.values())}
@@ -83,7 +84,8 @@ class _Prototype:
 class CFunction:
     """A compiled function that C code calls; `CompiledFunction.cfunc` makes it.
 
-    address: the function pointer.  errors: what the fallback has raised in calls so far.  signature: the prototype.
+    address: the function pointer.  errors: the first ten errors that the fallback has
+    raised.  signature: the prototype.
     ctypes: the function for ctypes, which scipy.LowLevelCallable takes, too.  The pointer is valid as long as this
     object lives."""
 
@@ -91,6 +93,7 @@ class CFunction:
         self, program: PlainProgram, prototype: str | None, success: int, fallback: Callable[..., Any] | None = None
     ) -> None:
         """fallback: what is called, in Python, where no compiled path serves a call."""
+        success = int(success)
         parsed = _natural(program) if prototype is None else _parsed(program.name, prototype)
         bound = _bound(program, parsed)
         text = _text(program, parsed, bound, success, fallback is not None)
@@ -107,7 +110,9 @@ class CFunction:
         imports["tracejit_invoke"] = invoke
         self.address, owner = link(text, _SYMBOL, computes=True, imports=imports)
         self._owners = owner, invoke_owner
-        self.ctypes = kind(self.address)
+        function: Any = kind(self.address)
+        self.ctypes = function
+        function.owner = self._owners, program, getattr(self, "_fallback", None)  # whoever has the function keeps its code
 
     def __repr__(self) -> str:
         return f"<{self._program.name}: {self.signature} at {self.address:#x}>"
@@ -181,6 +186,8 @@ def _bound(program: PlainProgram, prototype: _Prototype) -> _Bound:
     returned = next((k for k in left if k >= count and not program.results[k - count].shape), None) if returns else None
     left = [k for k in left if k != returned]
     problems: list[str] = []
+    if len(set(fixed.values())) < len(fixed):
+        problems.append("two parameters have the name of one argument")
     if returns and returned is None:
         problems.append("no result is a number that it could return")
     bound: dict[int, int] = {}
@@ -247,7 +254,8 @@ def _value_name(program: PlainProgram, position: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Fallback:
-    """Serves calls that no compiled path serves, in Python: ctypes calls it with the GIL and the arguments of the C function."""
+    """Serves calls that no compiled path serves, in Python: ctypes calls it with the GIL and the arguments of the C
+    function."""
 
     program: PlainProgram
     prototype: _Prototype
@@ -264,7 +272,8 @@ class _Fallback:
             results = list(_leaves(program.structure, self.function(*tensors)))
             found = [_checked(program, k, result) for k, result in enumerate(results)]
         except Exception as error:  # C has no exceptions
-            self.errors.append(error)
+            if len(self.errors) < _MOST_ERRORS:
+                self.errors.append(error.with_traceback(None))
             if self.prototype.result in _STATUS:
                 return int(self.success != 1)
             found = [np.full(value.shape, np.nan) if value.dtype.is_floating_point else None for value in program.results]
@@ -282,7 +291,8 @@ class _Fallback:
 
 
 def _checked(program: PlainProgram, k: int, result: Any) -> Any:
-    """Result `k` of a call as the array that the program would have made.  Raises ValueError if it has another dtype or shape."""
+    """Result `k` of a call as the array that the program would have made.  Raises ValueError if it has another dtype
+    or shape."""
     value = program.results[k]
     found = result.detach().numpy() if isinstance(result, Tensor) else np.asarray(result, value.dtype.numpy)
     if found.shape != value.shape or found.dtype != value.dtype.numpy:

@@ -23,12 +23,13 @@ from typing import Any, Final
 from tracejit.cpython.linking import link
 
 __all__ = [
-    "ARENA_SLOT", "CODE", "FAILURE", "FRAMES", "FRAME_BYTES", "FREE", "INVOKE", "LAYOUT", "NUMBER", "PATHS", "PATH_TABLE", "RANGES",
-    "RANGE_COUNT", "SLOTS", "STACK", "TABLE_OFFSET", "TEMPLATE", "TEMPLATE_BYTES", "VALUES", "WORDS", "invoke_function",
+    "ARENA_SLOT", "CODE", "FAILURE", "FAILURES", "FRAMES", "FRAME_BYTES", "FREE", "INVOKE", "LAYOUT", "NUMBER", "PATHS", "PATH_TABLE",
+    "RANGES", "RANGE_COUNT", "SLOTS", "STACK", "TABLE_OFFSET", "TEMPLATE", "TEMPLATE_BYTES", "VALUES", "WORDS", "invoke_function",
 ]  # fmt: skip
 
 LAYOUT: Final = 1
-"""The version of the descriptor's words that callers read: Numba keeps callers in files, which outlive this library's versions."""
+"""The version of the descriptor's words that callers read: Numba keeps callers in files, which outlive this library's
+versions."""
 
 INVOKE: Final = 0
 """Word of a descriptor: the address of the function below."""
@@ -54,7 +55,9 @@ FAILURE: Final = 10
 """Word: the address of the failure record (errors.py)."""
 TABLE_OFFSET: Final = 11
 """Word: where the table begins in a frame, behind the arena, in bytes."""
-WORDS: Final = 12
+FAILURES: Final = 12
+"""Word: how many calls of Numba's code have failed."""
+WORDS: Final = 13
 
 CODE: Final = 0
 """Word of a path's row: the address of its machine code."""

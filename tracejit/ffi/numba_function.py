@@ -13,7 +13,7 @@ descriptor.  Source of Python for this is written for each type and compiled by 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -57,6 +57,12 @@ class NjitFunction:
     def __name__(self) -> str:
         return self._program.name
 
+    @property
+    def failures(self) -> int:
+        """How many calls have raised in Numba's code: in `prange` Numba drops errors, and what the call was to write is
+        not written."""
+        return self._program.failures
+
     def __call__(self, *args: Any, out: Any = None) -> Any:
         return _caller(len(args), out is not None)(self, *args, *(() if out is None else (out,)))
 
@@ -74,10 +80,11 @@ def _caller(count: int, has_out: bool) -> Any:
     """A function under njit that calls its first argument with the others."""
     found = _callers.get((count, has_out))
     if found is None:
-        names = ", ".join(f"x{k}" for k in range(count))
-        given, out = ("function, " + names + ", out", ", out=out") if has_out else ("function, " + names, "")
+        names = [f"x{k}" for k in range(count)]
+        parameters = ", ".join(["function", *names, *["out"] * has_out])
+        given = ", ".join([*names, *["out=out"] * has_out])
         found = _callers[count, has_out] = numba.njit(
-            _function(f"def call({given}):\n    return function({names}{out})\n", {}), nogil=True
+            _function(f"def call({parameters}):\n    return function({given})\n", {}), nogil=True
         )
     return found
 
@@ -111,18 +118,20 @@ class NjitFunctionType(numba_types.Callable):
         """The numbers of results that are arrays: those that `out` may hold."""
         return [k for k, result in enumerate(self.results) if result.shape]
 
-    def result_type(self) -> Any:
-        """What a call returns."""
-        return self._result_type(self.structure)
+    def result_type(self, out: Sequence[Any] = ()) -> Any:
+        """What a call returns.  out: the types of arrays for the results that are arrays."""
+        return self._result_type(self.structure, dict(zip(self.arrays, out, strict=False)))
 
-    def _result_type(self, part: Structure) -> Any:
+    def _result_type(self, part: Structure, out: Mapping[int, Any]) -> Any:
         if isinstance(part, tuple):
-            return types.Tuple([self._result_type(p) for p in part])
+            return types.Tuple([self._result_type(p, out) for p in part])
         if isinstance(part, FixedValue):
             return numba.typeof(part.value)
         result = self.results[part]
         scalar = from_dtype(np.dtype(result.dtype.numpy))
-        return types.Array(scalar, len(result.shape), "C") if result.shape else scalar
+        if result.is_python:
+            return {types.Float: types.float64, types.Integer: types.int64}.get(type(scalar), scalar)
+        return out.get(part, types.Array(scalar, len(result.shape), "C")) if result.shape else scalar
 
     # -- Numba's protocol of callable types
     def get_call_type(self, context: Any, args: Sequence[Any], kws: Any) -> Any:
@@ -142,7 +151,7 @@ class NjitFunctionType(numba_types.Callable):
             taken.append(self._argument_type(name, value, given[name]))
         out = given.get("out", types.Omitted(None))
         taken.append(self._out_type(out))
-        result = signature(self.result_type(), *taken, recvr=self)
+        result = signature(self.result_type(_parts(out)), *taken, recvr=self)
         return result.replace(pysig=self._pysig)
 
     def _argument_type(self, name: str, value: ArrayValue | NumberValue, given: Any) -> Any:
@@ -152,7 +161,10 @@ class NjitFunctionType(numba_types.Callable):
                 raise TypingError(f"{self.described}: argument {name} must be a number ({value}), got {given}")
             return wanted
         if not value.shape:
-            if not isinstance(given, _NUMBERS):
+            fits = isinstance(given, _NUMBERS) and (
+                value.dtype.is_floating_point or np.can_cast(as_dtype(given), value.dtype.numpy, "safe")
+            )
+            if not fits:
                 raise TypingError(f"{self.described}: argument {name} must be a number ({value}), got {given}")
             return from_dtype(np.dtype(value.dtype.numpy))
         self._check_array(f"argument {name}", value, given)
@@ -161,8 +173,7 @@ class NjitFunctionType(numba_types.Callable):
     def _out_type(self, out: Any) -> Any:
         if isinstance(out, types.Omitted | types.NoneType):
             return out
-        arrays = self.arrays
-        parts = list(out) if isinstance(out, types.BaseTuple) else [out]
+        arrays, parts = self.arrays, _parts(out)
         if len(parts) != len(arrays):
             raise TypingError(
                 f"{self.described}: out must have an array for each result that is an array, in their order ({len(arrays)}), got {out}"
@@ -188,6 +199,13 @@ class NjitFunctionType(numba_types.Callable):
     def _pysig(self) -> Any:
         names = ", ".join([*self.parameters, "out=None"])
         return numba.core.utils.pysignature(_function(f"def call({names}): pass", {}))
+
+
+def _parts(out: Any) -> list[Any]:
+    """The types of the arrays in `out`."""
+    if isinstance(out, types.Omitted | types.NoneType):
+        return []
+    return list(out) if isinstance(out, types.BaseTuple) else [out]
 
 
 def _shown(part: Structure, results: Sequence[ArrayValue]) -> str:
@@ -270,7 +288,13 @@ def _text_of_call(kind: NjitFunctionType, taken: Sequence[Any]) -> str:
             lines.append(f"words[{k}] = {stored}")
     lines.append("status = invoke(descriptor, address)")
     lines += _failing("status != 0", "NoCompiledPathError", [f"words[{len(every)}]", "status"])
-    lines += [f"r{k - count} = {_scalar(at, every[k])}" for k, at in scalars.items() if k >= count]
+    for k, at in scalars.items():
+        if k >= count:
+            kind_of_python = {"f": "np.float64", "i": "np.int64", "u": "np.int64", "b": "np.bool_"}[
+                np.dtype(every[k].dtype.numpy).kind
+            ]
+            number = _scalar(at, every[k])
+            lines.append(f"r{k - count} = " + (f"{kind_of_python}({number})" if every[k].is_python else number))
     lines.append(f"return {_returned(kind.structure)}")
     names = ", ".join(["descriptor", *[f"x{k}" for k in range(count)], *(["out"] if has_out else [])])
     return f"def call({names}):\n" + "".join(f"    {line}\n" for line in lines)
@@ -300,6 +324,7 @@ def _failing(condition: str, error: str, found: Sequence[str]) -> list[str]:
     stores = [f"word(descriptor, {invoke.NUMBER})", str(len(found)), *found]
     return [
         f"if {condition}:",
+        "    count_failure(descriptor)",
         f"    record = carray(pointer(word(descriptor, {invoke.FAILURE})), ({len(stores)},), np.int64)",
         *[f"    record[{k}] = {value}" for k, value in enumerate(stores)],
         f"    raise {error}",
@@ -370,6 +395,20 @@ def _word(context: Any, descriptor: Any, k: Any) -> Any:
 
 
 @intrinsic
+def _count_failure(context: Any, descriptor: Any) -> Any:
+    """One more call has failed."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        word = ir.IntType(64)
+        words = builder.inttoptr(args[0], word.as_pointer())
+        at = builder.gep(words, [ir.Constant(word, invoke.FAILURES)])
+        builder.atomic_rmw("add", at, ir.Constant(word, 1), "monotonic")
+        return context.get_dummy_value()
+
+    return types.void(types.int64), lower
+
+
+@intrinsic
 def _invoke(context: Any, descriptor: Any, values: Any) -> Any:
     """Call the program: the exit by which it was left, 0 for none."""
 
@@ -401,12 +440,15 @@ def _is_read(descriptor: int, begin: int, nbytes: int) -> bool:
 
 _NAMESPACE: Final = {
     "np": np,
+    "inf": np.inf,
+    "nan": np.nan,
     "carray": numba.carray,
     "stack_words": _stack_words,
     "pointer": _pointer,
     "bits": _bits,
     "word": _word,
     "invoke": _invoke,
+    "count_failure": _count_failure,
     "overlap": _overlap,
     "is_read": _is_read,
     "NoCompiledPathError": NoCompiledPathError,

@@ -18,8 +18,11 @@ A path with effects (writes, prints, random draws) is refused: there is no Pytho
 from __future__ import annotations
 
 import itertools
+import os
+import re
+import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -40,7 +43,23 @@ from tracejit.lowering.memory import ALIGNMENT, aligned
 from tracejit.lowering.special import is_host
 from tracejit.ops.movement.copies import clone
 from tracejit.passes.pipeline import optimise, prepare
-from tracejit.replay.ir import Call, Constant, Define, Expr, Item, Name, Statement, TupleOf, TypeOf, defined, names, renamed, walk
+from tracejit.replay.ir import (
+    Attribute,
+    Call,
+    Constant,
+    Define,
+    Expr,
+    Item,
+    Length,
+    Name,
+    Statement,
+    TupleOf,
+    TypeOf,
+    defined,
+    names,
+    renamed,
+    walk,
+)
 from tracejit.runtime.frame import pointer
 from tracejit.tensor import Tensor
 from tracejit.tensor.construction import from_numpy
@@ -67,10 +86,12 @@ _FIXED: Final = (type(None), bool, int, float)
 
 @dataclass(frozen=True, slots=True)
 class ArrayValue:
-    """An argument or a result that is a row-major array; a result without dimensions is a number."""
+    """An argument or a result that is a row-major array; one without dimensions is a number.  is_python: whether that is
+    one of Python (`.item()`), with the precision of Python."""
 
     dtype: DType
     shape: tuple[int, ...]
+    is_python: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -82,7 +103,7 @@ class ArrayValue:
         return tuple([s * self.dtype.itemsize for s in contiguous(self.shape)])
 
     def __str__(self) -> str:
-        return f"{self.dtype.name}{list(self.shape)}"
+        return f"{'number of ' * self.is_python}{self.dtype.name}{list(self.shape)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +118,18 @@ class NumberValue:
 
 @dataclass(frozen=True, slots=True)
 class FixedValue:
-    """A part of what is returned that is the same in each call: None, or a number."""
+    """A part of what is returned that is the same in each call: None, or a number.  Equal are those of one text: 1 and
+    True, 0.0 and -0.0 are not, NaN is."""
 
-    value: Any
+    value: Any = field(compare=False)
+    text: str
+
+    @classmethod
+    def of(cls, value: Any) -> FixedValue:
+        return cls(value, repr(value))
 
     def __str__(self) -> str:
-        return repr(self.value)
+        return self.text
 
 
 Structure = Any
@@ -117,7 +144,7 @@ def example_tensors(name: str, examples: Sequence[Any]) -> list[Any]:
     for position, example in enumerate(examples):
         if isinstance(example, Tensor):
             example = example.detach().numpy()
-        if isinstance(example, np.ndarray):
+        if isinstance(example, np.ndarray | np.generic):
             given.append(from_numpy(np.array(example, order="C")))
         elif type(example) in (float, int):
             given.append(example)
@@ -158,6 +185,11 @@ class PlainProgram:
     def is_scalar(self) -> bool:
         """Whether it returns one number."""
         return self.structure == 0 and not self.results[0].shape
+
+    @property
+    def failures(self) -> int:
+        """How many calls of Numba's code have failed."""
+        return int(self._memory.descriptor[invoke.FAILURES])
 
     # -- texts of errors
     def describe_exit(self, path: int, number: int) -> str:
@@ -226,18 +258,18 @@ class _ExportedPath:
         definitions = {
             s.name: s.value for s in (*recording.guards, *recording.epilogue) if isinstance(s, Define) and isinstance(s.name, str)
         }
-        outputs: list[int] = []
+        self._inputs_by_name = {facts.expression.name: facts for facts in recording.tensor_inputs}
+        outputs: list[tuple[int, ArrayValue]] = []
         self.structure = self._structure(recording.result, definitions, outputs)
         if not outputs:
             raise CannotExportError(f"{name}: it returns no tensor, but {self.structure}")
-        facts = [recording.outputs[k] for k in outputs]
-        self.results = tuple([ArrayValue(_dtype(name, f"result {k}", f.dtype), f.shape) for k, f in enumerate(facts)])
+        self.results = tuple([value for _, value in outputs])
         self._definitions = definitions
         self._direct = {s.name: k for s in recording.guards if (k := _position(s)) is not None}  # type: ignore[attr-defined]
         depends = self._arguments_of(parameters, examples)
         tensors, numbers = self._inputs(examples)
 
-        graph = self._graph([f.value for f in facts])
+        graph = self._graph([v for v, _ in outputs])
         codes = exit_codes(graph)
         self.exits = {codes[id(node)]: (_kind(node), node.line) for node in graph.nodes}
         layouts = {facts.value: facts.strides for facts in recording.tensor_inputs}
@@ -252,8 +284,8 @@ class _ExportedPath:
         self.fixed: list[tuple[int, int]] = []
         self.ranges: list[tuple[int, int]] = []
         self.keep: list[Any] = []
-        self.slots = [-1] * (len(examples) + len(facts))
-        self._place_tensors(tensors, examples)
+        self.slots = [-1] * (len(examples) + len(outputs))
+        self._place_tensors(tensors, examples, depends)
         self._place_numbers(graph, numbers, depends)
         for k, output in enumerate(lowered.outputs):
             assert output.source == "fresh", output
@@ -262,25 +294,42 @@ class _ExportedPath:
             self._fix_array(slot, np.array(array, order="C"))
 
     # -- what the function returns
-    def _structure(self, result: Expr, definitions: Mapping[str, Expr], outputs: list[int]) -> Structure:
-        """`result` with the numbers of results in place of expressions; `outputs` gets the outputs of the recording
-        that these are."""
-        if isinstance(result, Name) and result.name in definitions:
-            return self._structure(definitions[result.name], definitions, outputs)
+    def _structure(self, result: Expr, definitions: Mapping[str, Expr], outputs: list[tuple[int, ArrayValue]]) -> Structure:
+        """`result` with the numbers of results in place of expressions; `outputs` gets their values in the graph."""
         if isinstance(result, TupleOf):
             return tuple([self._structure(part, definitions, outputs) for part in result.elements])
         if isinstance(result, Constant) and type(result.value) in _FIXED:
-            return FixedValue(result.value)
+            return self._fixed_value(result.value)
         found = _output(result)
-        if found is None and isinstance(result, Name) and type(known := self._recording.namespace.get(result.name)) in _FIXED:
-            return FixedValue(known)
-        if found is None:
-            raise CannotExportError(
-                f"{self._name}: it returns {result}, which only Python can make; return tensors that it computes, their numbers (.item()), "
-                "constants, or tuples of these (for an argument itself: its clone())"
-            )
-        outputs.append(found)
+        if found is not None:
+            position, is_python = found
+            facts = self._recording.outputs[position]
+            shape = () if is_python else facts.shape
+            return self._add_result(outputs, facts.value, facts.dtype, shape, is_python)
+        if isinstance(result, Name):
+            given = self._inputs_by_name.get(result.name)
+            if given is not None:  # the caller gets a copy: results are arrays of their own
+                return self._add_result(outputs, given.value, given.dtype, given.shape, False)
+            if result.name in definitions:
+                return self._structure(definitions[result.name], definitions, outputs)
+            known = self._recording.namespace.get(result.name)
+            if type(known) in _FIXED:
+                return self._fixed_value(known)
+        raise CannotExportError(
+            f"{self._name}: it returns {result}, which only Python can make; return tensors that it computes, their numbers "
+            "(.item()), constants, or tuples of these (for an argument itself: its clone())"
+        )
+
+    def _add_result(
+        self, outputs: list[tuple[int, ArrayValue]], value: int, dtype: DType, shape: tuple[int, ...], is_python: bool
+    ) -> int:
+        outputs.append((value, ArrayValue(_dtype(self._name, f"result {len(outputs)}", dtype), shape, is_python)))
         return len(outputs) - 1
+
+    def _fixed_value(self, value: Any) -> FixedValue:
+        if type(value) is int and not -(2**63) <= value < 2**63:
+            raise CannotExportError(f"{self._name}: it returns {value}, which has no 64 bits")
+        return FixedValue.of(value)
 
     # -- what it reads
     def _arguments_of(self, parameters: Sequence[str], examples: Sequence[Any]) -> dict[str, frozenset[int]]:
@@ -292,33 +341,54 @@ class _ExportedPath:
             if (position := _position(statement)) is not None:
                 depends[statement.name] = frozenset([position])  # type: ignore[attr-defined]
                 continue
-            found = frozenset().union(*[depends.get(name, frozenset()) for name in _names_of_values(statement)])
+            used = _names_of_values(statement)
+            found = frozenset(range(len(examples))) if "args" in used else frozenset()
+            found = found.union(*[depends.get(name, frozenset()) for name in used])
             made = [name for node in walk(statement) if isinstance(node, Statement) for name in defined(node)]
             depends.update(dict.fromkeys(made, found))
-            if not made and found & numbers:
+            if not made and found & numbers and not _has_64_bits(statement):
                 raise CannotExportError(
                     f"{self._name}: the value of argument {parameters[min(found & numbers)]} decides what is computed "
-                    f"({statement}); bind it beforehand: compile(functools.partial(...))"
+                    f"({statement}); pass a tensor without dimensions in its place, or bind it beforehand: "
+                    "compile(functools.partial(...))"
                 )
         return depends
 
     def _inputs(self, examples: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """The tensors and the numbers that the program takes in a call with the examples."""
+        """The tensors and the numbers that the program takes in a call with the examples.  Raises CannotExportError for
+        a number that each call reads anew: of a clock, or out of an array of NumPy."""
         recording = self._recording
-        wanted = (*[facts.expression for facts in recording.tensor_inputs], *[x.expression for x in recording.scalar_inputs])
+        tensors = [facts.expression for facts in recording.tensor_inputs]
+        numbers = [x.expression for x in recording.scalar_inputs]
+        owners: list[tuple[Expr, Expr]] = []
+        for number in numbers:
+            whole = self._spelled_out(number)
+            for node in walk(whole):
+                if isinstance(node, Call) and not node.arguments and not isinstance(node.function, Attribute):
+                    raise CannotExportError(f"{self._name}: Python calls {node} in each call; pass its value as an argument")
+                read = [node.owner] if isinstance(node, Item | Attribute) else node.arguments if isinstance(node, Call) else ()
+                owners += [(whole, part) for part in read]
+        wanted = (*tensors, *numbers, *[owner for _, owner in owners])
         values = replace(recording, epilogue=(), result=TupleOf(wanted)).build_entry(Body((), {}))(tuple(examples), {})
         if values is MISS:
             raise CannotExportError(f"{self._name}: what it depends on has changed since it was recorded; call it again before")
-        count = len(recording.tensor_inputs)
-        return list(values[:count]), list(values[count:])
+        rest = values[len(tensors) + len(numbers) :]
+        array = next((whole for (whole, _), value in zip(owners, rest, strict=True) if isinstance(value, np.ndarray)), None)
+        if array is not None:
+            raise CannotExportError(
+                f"{self._name}: each call reads a number out of an array of NumPy ({array}); make the array a tensor"
+            )
+        return list(values[: len(tensors)]), list(values[len(tensors) : len(tensors) + len(numbers)])
 
-    def _place_tensors(self, tensors: Sequence[Any], examples: Sequence[Any]) -> None:
-        for number, tensor in enumerate(tensors):
+    def _place_tensors(self, tensors: Sequence[Any], examples: Sequence[Any], depends: Mapping[str, frozenset[int]]) -> None:
+        for number, (facts, tensor) in enumerate(zip(self._recording.tensor_inputs, tensors, strict=True)):
             position = next((k for k, example in enumerate(examples) if example is tensor), None)
-            if position is None:
-                self._fix_array(1 + number, tensor._array)
-            else:
+            if position is not None:
                 self.slots[position] = 1 + number
+            elif depends.get(facts.expression.name):
+                raise CannotExportError(f"{self._name}: Python finds a tensor that it reads by an argument ({facts.expression})")
+            else:
+                self._fix_array(1 + number, tensor._array)
 
     def _fix_array(self, slot: int, array: np.ndarray[Any, Any]) -> None:
         self.keep.append(array)
@@ -336,22 +406,23 @@ class _ExportedPath:
             if not arguments:
                 self.fixed.append((slot, _word(kind(number))))
             elif isinstance(expression, Name) and (position := self._direct.get(expression.name)) is not None:
+                assert self.slots[position] < 0 and kind is type(number), (expression, kind, number)
                 self.slots[position] = slot
             else:
                 raise CannotExportError(
-                    f"{self._name}: Python computes a number from arguments ({self._said(expression)}) before tensors do; compute with "
-                    "tensors: pass an array without dimensions in place of a float"
+                    f"{self._name}: Python computes a number from arguments ({self._spelled_out(expression)}) before tensors do; "
+                    "compute with tensors: pass an array without dimensions in place of a float"
                 )
 
-    def _said(self, expression: Expr) -> Expr:
+    def _spelled_out(self, expression: Expr) -> Expr:
         """An expression with the definitions of its variables in their places."""
 
         def meaning(name: Name) -> Expr:
             known = self._definitions.get(name.name)
-            return name if known is None else self._said(known)
+            return name if known is None else self._spelled_out(known)
 
-        said: Expr = renamed(expression, meaning)
-        return said
+        whole: Expr = renamed(expression, meaning)
+        return whole
 
     # -- what it computes
     def _graph(self, values: Sequence[int]) -> Graph:
@@ -389,23 +460,31 @@ def _position(statement: Statement) -> int | None:
 
 def _names_of_values(node: Any) -> set[str]:
     """The names whose values matter to a statement, not only their types."""
-    if isinstance(node, TypeOf | Constant):
+    if isinstance(node, TypeOf | Constant | Length):
         return set()
     if isinstance(node, Name):
         return {node.name}
     return set().union(*map(_names_of_values, node)) if isinstance(node, tuple) else set()
 
 
+def _has_64_bits(statement: Statement) -> bool:
+    """Whether a guard says of one number that it has 64 bits, which all integers of Numba and C have."""
+    constants = {node.value for node in walk(statement) if isinstance(node, Constant)}
+    return constants == {-(2**63), 2**63 - 1} and len(names(statement)) == 1
+
+
 def _kind(node: Node) -> Any:
     return Kind.GUARD if node.op.kind is Kind.GUARD else node.op.name
 
 
-def _output(result: Expr) -> int | None:
-    """The output that an expression gives: a tensor, or its number."""
-    if isinstance(result, Call) and not result.arguments and str(result).endswith("._array.item()"):
-        result = Name(str(result).removesuffix("._array.item()"))
-    text = result.name if isinstance(result, Name) else ""
-    return int(text[3:]) if text.startswith("out") and text[3:].isdigit() else None
+def _output(result: Expr) -> tuple[int, bool] | None:
+    """(the output that an expression gives, whether as a number of Python by `item()`)."""
+    match result:
+        case Name(name) if re.fullmatch(r"out\d+", name):
+            return int(name[3:]), False
+        case Call(Attribute(Attribute(Name(name), "_array"), "item"), (), ()) if re.fullmatch(r"out\d+", name):
+            return int(name[3:]), True
+    return None
 
 
 def _refuse_effects(name: str, recording: Recording) -> None:
@@ -441,6 +520,19 @@ def _word(number: float | int) -> int:
     return int(np.float64(number).view(np.int64)) if isinstance(number, float) else int(number)
 
 
+_memories: weakref.WeakSet[_Memory] = weakref.WeakSet()
+
+
+def _free_frames() -> None:
+    """In a forked child: threads that were in a call are in the parent alone, and give nothing back here."""
+    for memory in _memories:
+        memory.free_frames()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_free_frames)
+
+
 class _Memory:
     """The descriptor of a program, its rows of paths, their templates, and its frames; see invoke.py."""
 
@@ -466,7 +558,13 @@ class _Memory:
         if frame_bytes > invoke.STACK:
             count = max(2, min(_FRAMES, _MOST_BYTES // frame_bytes))
             self._frames = np.empty(count * frame_bytes + ALIGNMENT, np.uint8)
-            words[invoke.FREE] = np.array((1 << count) - 1, np.uint64).view(np.int64)
+            self._all_free = words[invoke.FREE] = np.array((1 << count) - 1, np.uint64).view(np.int64)
             words[invoke.FRAMES] = aligned(pointer(self._frames))
         self.address = pointer(words)
+        _memories.add(self)
         self._owners = owner, [path.keep for path in paths], [path.compiled for path in paths]
+
+    def free_frames(self) -> None:
+        """Mark all frames as free."""
+        if self.descriptor[invoke.FRAMES]:
+            self.descriptor[invoke.FREE] = self._all_free

@@ -226,10 +226,18 @@ class Model:
         return {name: p.dims for name, p in self.parameters.items() if p.dims}
 
     def log_densities(self, positions: Any) -> np.ndarray:
-        """The log-densities, float64 [n], at positions, float64 [n, dimension]."""
+        """The log-densities, float64 [n], at positions, float64 [n, dimension]: -inf where the density is not a number or
+        raises an ArithmeticError or a ValueError (a matrix that is not positive definite, say)."""
         positions = np.ascontiguousarray(positions, np.float64)
         self._check_size("log_densities", positions)
-        return np.array([self.evaluate(position)[0] for position in positions])
+        return np.array([self._log_density_or_nothing(position) for position in positions])
+
+    def _log_density_or_nothing(self, position: np.ndarray) -> float:
+        try:
+            value = self.evaluate(position)[0]
+        except (ArithmeticError, ValueError):
+            return -math.inf
+        return -math.inf if math.isnan(value) else value
 
     # -- C functions
     def warn_of_errors(self, function: CFunction | None) -> None:

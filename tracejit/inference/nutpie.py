@@ -43,7 +43,9 @@ def sample(
     options: of nutpie.sample.
 
     Positions where the log-density raises are rejected; a RuntimeWarning tells how many, with the first error.  Raises
-    ImportError if nutpie is not installed."""
+    ImportError if nutpie is not installed, ValueError for tune=0."""
+    if tune < 1:
+        raise ValueError(f"sample(): nutpie needs at least 1 draw to tune, got tune={tune}")
     compiled = compiled_model(model)
     trace = nutpie.sample(
         compiled, draws=draws, tune=tune, chains=chains, seed=seed, cores=cores, progress_bar=not quiet, **options
