@@ -1,7 +1,7 @@
 """What Sphinx is told: `python -m sphinx -W -n --keep-going -b html docs build/site` makes the site of these pages.
 
-Pages are Markdown (MyST) that reads well without Sphinx, too.  `_site/` writes two parts when a build begins: the reference, from
-docstrings, and the gallery, from examples/.  Nothing of a page runs in a build; tests/test_documentation.py runs the code of the guides.
+Pages are Markdown (MyST) that reads well without Sphinx, too.  `_site/` writes three parts when a build begins: the reference, from
+docstrings, the gallery, from examples/, and pages of the project's files, such as CHANGELOG.md.  No code of a page runs in a build; tests/test_documentation.py runs the code of the guides.
 No network is needed: references to other projects become links where their inventories can be had, and are plain names elsewhere.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from sphinx.application import Sphinx
 
 sys.path.insert(0, str(Path(__file__).parent))
-from _site import gallery, inventories, links, reference
+from _site import gallery, inventories, links, project as project_files, reference
 
 project = "tracejit"
 author = "tracejit contributors"
@@ -34,7 +34,6 @@ suppress_warnings = [
     "myst.header",  # pages of examples begin with what their docstrings say, in paragraphs
 ]
 
-add_module_names = False  # headings of the reference have the whole names already
 toc_object_entries_show_parents = "hide"
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 100
@@ -62,9 +61,11 @@ def write_pages(app: Sphinx) -> None:
     """Write the pages that are made of docstrings and examples."""
     reference.write(Path(app.srcdir) / "reference")
     gallery.write(Path(app.srcdir).parent / "examples", Path(app.srcdir) / "gallery")
+    project_files.write(Path(app.srcdir).parent, Path(app.srcdir))
 
 
 def setup(app: Sphinx) -> None:
     """Register what is done beside Sphinx's own work."""
     app.connect("builder-inited", write_pages)
+    app.connect("source-read", project_files.lead_to_pages)
     links.setup(app)

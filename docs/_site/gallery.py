@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+from _site import pictures
 from _site.pages import write_folder
 
 TITLES = {
@@ -33,7 +34,9 @@ def write(examples: Path, folder: Path) -> None:
     found = {file.stem: file for file in sorted(examples.glob("*.py"))}
     names = [name for name in TITLES if name in found] + [name for name in found if name not in TITLES]
     docstrings = {name: ast.get_docstring(ast.parse(found[name].read_text(encoding="utf-8"))) or "" for name in names}
-    pages = {f"{name}.md": _page(name, docstrings[name]) for name in names}
+    folder.mkdir(exist_ok=True)
+    captions = {name: pictures.draw(name, found[name], folder) for name in names}
+    pages = {f"{name}.md": _page(name, docstrings[name], captions[name]) for name in names}
     rows = [f"* [{_title(name)}]({name}.md): {' '.join(docstrings[name].split(chr(10) * 2)[0].split())}" for name in names]
     pages["index.md"] = "\n\n".join(
         [
@@ -51,7 +54,8 @@ def _title(name: str) -> str:
     return TITLES.get(name, name.replace("_", " ").capitalize())
 
 
-def _page(name: str, docstring: str) -> str:
+def _page(name: str, docstring: str, caption: str | None) -> str:
     """The page of a program."""
+    picture = [] if caption is None else [f"![{_title(name)}]({name}.svg)", caption]
     source = f"```{{literalinclude}} ../../examples/{name}.py\n:language: python\n```\n"
-    return "\n\n".join([f"# {_title(name)}", docstring, source])
+    return "\n\n".join([f"# {_title(name)}", docstring, *picture, source])

@@ -90,26 +90,33 @@ def _index() -> str:
         "defaults and errors are PyTorch's, and [differences](../differences.md) lists what is not.",
     ]
     for section, paths in SECTIONS.items():
-        rows = [f"* [`{title_of(path)}`]({title_of(path)}.md): {_first_sentence(object_of(path), path)}" for path in paths]
+        rows = [f"* [`{title_of(path)}`]({title_of(path)}.md): {_first_sentence(object_of(path))}" for path in paths]
         lines += [f"## {section}", "\n".join(rows)]
         lines.append("```{toctree}\n:hidden:\n\n" + "\n".join(title_of(path) for path in paths) + "\n```")
     return "\n\n".join(lines) + "\n"
 
 
-def _first_sentence(value: Any, path: str) -> str:
+def _first_sentence(value: Any) -> str:
     """What a module or class is, in a line."""
     text = " ".join((inspect.getdoc(value) or "").strip().split("\n\n")[0].split())
-    return escaped(re.split(r"(?<=[.;])\s", re.sub(r"^tracejit\S*: ", "", text))[0].rstrip(";"))
+    sentence = escaped(re.split(r"(?<=[.;])\s", re.sub(r"^tracejit\S*: ", "", text))[0].rstrip(";"))
+    return sentence[:1].upper() + sentence[1:]
+
+
+def _first_paragraph(module: Any) -> str:
+    """What a module is, as far as it is for users."""
+    text = summary(re.sub(r"^tracejit\S*: ", "", (module.__doc__ or "").strip()))
+    return text[:1].upper() + text[1:]
 
 
 def _page(path: str, known: dict[int, str], kept: list[Any]) -> str:
     """The page of a module, or of a class that has one."""
     owner, title = object_of(path), title_of(path)
     if isinstance(owner, type):
-        head = f"# `{title}`\n\n```{{py:currentmodule}} {title.rpartition('.')[0]}\n```\n\n"
+        head = f"# {escaped(title)}\n\n```{{py:currentmodule}} {title.rpartition('.')[0]}\n```\n\n"
         return head + _described(title, owner, 4) + "\n"
     own_pages = {title_of(path) for section in SECTIONS.values() for path in section}
-    lines = [f"# `{title}`", summary(owner.__doc__ or ""), f"```{{py:module}} {title}\n```"]
+    lines = [f"# {escaped(title)}", _first_paragraph(owner), f"```{{py:module}} {title}\n```"]
     groups: dict[str, list[str]] = {"Functions": [], "Classes": [], "Values": []}
     for name, value in public_names(path):
         group = "Classes" if isinstance(value, type) else "Functions" if callable(value) else "Values"
