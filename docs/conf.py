@@ -1,7 +1,8 @@
 """What Sphinx is told: `python -m sphinx -W -n --keep-going -b html docs build/site` makes the site of these pages.
 
 Pages are Markdown (MyST) that reads well without Sphinx, too.  `_site/` writes three parts when a build begins: the reference, from
-docstrings, the gallery, from examples/, and pages of the project's files, such as CHANGELOG.md.  No code of a page runs in a build; tests/test_documentation.py runs the code of the guides.
+docstrings, the gallery, from examples/, and pages of the project's files, such as CHANGELOG.md.  No code of a page runs in a build;
+tests/test_documentation.py runs the code of the guides.
 No network is needed: references to other projects become links where their inventories can be had, and are plain names elsewhere.
 """
 
@@ -14,7 +15,8 @@ from pathlib import Path
 from sphinx.application import Sphinx
 
 sys.path.insert(0, str(Path(__file__).parent))
-from _site import gallery, inventories, links, project as project_files, reference
+from _site import gallery, inventories, links, pictures, reference
+from _site import project as project_files
 
 project = "tracejit"
 author = "tracejit contributors"
@@ -60,7 +62,7 @@ html_sidebars = {"index": []}
 def write_pages(app: Sphinx) -> None:
     """Write the pages that are made of docstrings and examples."""
     reference.write(Path(app.srcdir) / "reference")
-    gallery.write(Path(app.srcdir).parent / "examples", Path(app.srcdir) / "gallery")
+    gallery.write(Path(app.srcdir).parent / "examples", Path(app.srcdir) / "gallery", pictures.draw)
     project_files.write(Path(app.srcdir).parent, Path(app.srcdir))
 
 

@@ -25,8 +25,8 @@ sys.path.insert(0, str(DOCS))
 from _site import gallery, reference  # noqa: E402 (of the site, which is no package)
 from _site.docstrings import escaped, to_markdown  # noqa: E402
 
-TESTED_ELSEWHERE: Final = {"../numba.md", "../inference.md", "../loops.md", "../branching-loops.md", "../differences.md", "../threads.md"}
-PAGES: Final = ["index.md", "installation.md", "tour.md", "sharp-bits.md", *(f"guides/{p.name}" for p in sorted((DOCS / "guides").glob("*.md")))]
+GUIDES: Final = sorted(f"guides/{page.name}" for page in (DOCS / "guides").glob("*.md"))
+PAGES: Final = ["index.md", "installation.md", "tour.md", "sharp-bits.md", *GUIDES]
 NEEDS: Final = {"guides/data.md": ("sklearn",), "guides/training.md": ("sklearn",)}
 BLOCK: Final = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```\n)?", re.DOTALL | re.MULTILINE)
 FLAGS: Final = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
@@ -68,7 +68,9 @@ def test_every_page_has_its_place_in_a_table_of_contents() -> None:
         for tree in re.findall(r"```\{toctree\}\n(.*?)```", (DOCS / index).read_text(encoding="utf-8"), re.DOTALL):
             entries = [line for line in tree.split("\n") if line and not line.startswith(":")]
             named |= {(DOCS / index).parent.joinpath(f"{entry}.md").resolve() for entry in entries}
-    pages = {page.resolve() for folder in (DOCS, DOCS / "guides") for page in folder.glob("*.md")} - {(DOCS / "index.md").resolve()}
+    pages = {page.resolve() for folder in (DOCS, DOCS / "guides") for page in folder.glob("*.md")} - {
+        (DOCS / "index.md").resolve()
+    }
     generated = {path for path in named if path.parent.name in ("reference", "gallery", "project")}
     assert named - generated == pages
 
@@ -76,7 +78,9 @@ def test_every_page_has_its_place_in_a_table_of_contents() -> None:
 def test_every_public_module_has_a_page_of_the_reference() -> None:
     paths = [path for section in reference.SECTIONS.values() for path in section]
     assert len(paths) == len(set(paths))
-    named = {name for name in tracejit.__all__ if isinstance(getattr(tracejit, name), types.ModuleType) and not name.startswith("_")}
+    named = {
+        name for name in tracejit.__all__ if isinstance(getattr(tracejit, name), types.ModuleType) and not name.startswith("_")
+    }
     assert {name for name in named if hasattr(getattr(tracejit, name), "__all__")} <= {*paths, *reference.ELSEWHERE}
 
 
@@ -86,7 +90,9 @@ def test_the_reference_describes_every_public_name(tmp_path: Path) -> None:
         page = (tmp_path / f"{reference.title_of(path)}.md").read_text(encoding="utf-8")
         owner = reference.object_of(path)
         if isinstance(owner, type):
-            described = [name for name in dir(owner) if not name.startswith("_") and callable(inspect.getattr_static(owner, name))]
+            described = [
+                name for name in dir(owner) if not name.startswith("_") and callable(inspect.getattr_static(owner, name))
+            ]
             missing = [name for name in described if not re.search(rf"^:+\{{py:method\}} {name}\(", page, re.MULTILINE)]
         else:
             names = [name for name, _ in reference.public_names(path)]
@@ -96,7 +102,7 @@ def test_the_reference_describes_every_public_name(tmp_path: Path) -> None:
 
 def test_every_example_has_a_page_of_the_gallery(tmp_path: Path) -> None:
     examples = DOCS.parent / "examples"
-    gallery.write(examples, tmp_path)
+    gallery.write(examples, tmp_path, lambda name, file, folder: None)
     assert {file.stem for file in tmp_path.glob("*.md")} == {"index", *(file.stem for file in examples.glob("*.py"))}
     assert set(gallery.TITLES) == {file.stem for file in examples.glob("*.py")}
 
@@ -109,8 +115,6 @@ def test_a_docstring_becomes_markdown_that_shows_its_characters() -> None:
     assert to_markdown(text, {"x"}) == expected
 
 
-def test_the_site_names_only_modules_that_there_are() -> None:
+def test_modules_without_a_page_of_the_reference_exist() -> None:
     for path in reference.ELSEWHERE:
         assert isinstance(importlib.import_module(f"tracejit.{path}"), types.ModuleType)
-
-

@@ -11,14 +11,17 @@ from collections.abc import Collection
 
 _CODE = re.compile(r"(``[^`\n]+``|`[^`\n]+`)")
 _SPECIAL = re.compile(r"([\\*_<>\[\]#|~{}!$&`])")
+_PAGE = re.compile(r"docs/([\w-]+\.md)")
 _LIST_ITEM = re.compile(r"^([*-]|\d+[.)])\s+")
 _PARAMETER = re.compile(r"^(\*{0,2}[A-Za-z_]\w*(?:, \*{0,2}[A-Za-z_]\w*)*): +(?=\S)")
 
 
 def escaped(text: str) -> str:
-    """Plain text as Markdown that shows it: code in backquotes stays code."""
+    """Plain text as Markdown that shows it: code in backquotes stays code, pages (docs/equality.md) become links from a folder of docs/."""
     parts = _CODE.split(" ".join(text.split()))
-    line = "".join(part if index % 2 else _SPECIAL.sub(r"\\\1", part) for index, part in enumerate(parts))
+    line = "".join(
+        part if index % 2 else _PAGE.sub(r"[\1](../\1)", _SPECIAL.sub(r"\\\1", part)) for index, part in enumerate(parts)
+    )
     return re.sub(r"^(\d+)([.)])(?=\s)|^([+=-])", lambda m: f"{m[1]}\\{m[2]}" if m[1] else f"\\{m[3]}", line)
 
 

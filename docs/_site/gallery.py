@@ -6,9 +6,9 @@ Start reading: `write`.
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from pathlib import Path
 
-from _site import pictures
 from _site.pages import write_folder
 
 TITLES = {
@@ -29,14 +29,19 @@ TITLES = {
 """Titles, in the order of the gallery; other programs follow, by name."""
 
 
-def write(examples: Path, folder: Path) -> None:
-    """Write a page for each program of `examples`, and their index, into `folder`."""
+def write(examples: Path, folder: Path, draw: Callable[[str, Path, Path], str | None]) -> None:
+    """Write a page for each program of `examples`, and their index, into `folder`.
+
+    draw(name, file, folder) draws the picture of a program into `folder` and returns its caption, or None.
+    """
     found = {file.stem: file for file in sorted(examples.glob("*.py"))}
     names = [name for name in TITLES if name in found] + [name for name in found if name not in TITLES]
-    docstrings = {name: ast.get_docstring(ast.parse(found[name].read_text(encoding="utf-8"))) or "" for name in names}
+    trees = {name: ast.parse(found[name].read_text(encoding="utf-8")) for name in names}
+    docstrings = {name: ast.get_docstring(tree) or "" for name, tree in trees.items()}
+    starts = {name: tree.body[1].lineno for name, tree in trees.items()}  # after the docstring
     folder.mkdir(exist_ok=True)
-    captions = {name: pictures.draw(name, found[name], folder) for name in names}
-    pages = {f"{name}.md": _page(name, docstrings[name], captions[name]) for name in names}
+    captions = {name: draw(name, found[name], folder) for name in names}
+    pages = {f"{name}.md": _page(name, docstrings[name], captions[name], starts[name]) for name in names}
     rows = [f"* [{_title(name)}]({name}.md): {' '.join(docstrings[name].split(chr(10) * 2)[0].split())}" for name in names]
     pages["index.md"] = "\n\n".join(
         [
@@ -54,8 +59,8 @@ def _title(name: str) -> str:
     return TITLES.get(name, name.replace("_", " ").capitalize())
 
 
-def _page(name: str, docstring: str, caption: str | None) -> str:
+def _page(name: str, docstring: str, caption: str | None, start: int) -> str:
     """The page of a program."""
     picture = [] if caption is None else [f"![{_title(name)}]({name}.svg)", caption]
-    source = f"```{{literalinclude}} ../../examples/{name}.py\n:language: python\n```\n"
+    source = f"```{{literalinclude}} ../../examples/{name}.py\n:language: python\n:lines: {start}-\n```\n"
     return "\n\n".join([f"# {_title(name)}", docstring, *picture, source])

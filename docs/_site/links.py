@@ -16,7 +16,7 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util.nodes import make_refnode
 
-_NAME = re.compile(r"(?:tj\.)?([A-Za-z_]\w*(?:\.\w+)+)(?:\(\))?")
+_NAME = re.compile(r"@?(?:tj\.)?([A-Za-z_]\w*(?:\.\w+)+)(?:\(\))?")
 
 
 def link_code(app: Sphinx, doctree: nodes.document, page: str) -> None:
@@ -37,7 +37,9 @@ def link_code(app: Sphinx, doctree: nodes.document, page: str) -> None:
 def _is_within(node: Any, name: str) -> bool:
     """Whether the node is part of the description that a link would lead to."""
     while node is not None:
-        if isinstance(node, addnodes.desc) and any(name in signature.get("ids", ()) for signature in node.findall(addnodes.desc_signature)):
+        if isinstance(node, addnodes.desc) and any(
+            name in signature.get("ids", ()) for signature in node.findall(addnodes.desc_signature)
+        ):
             return True
         node = node.parent
     return False

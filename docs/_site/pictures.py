@@ -13,9 +13,9 @@ from typing import Any
 import matplotlib
 
 matplotlib.use("svg")
-from matplotlib import pyplot as plt  # noqa: E402 (the backend is chosen first)
+from matplotlib import pyplot as plt
 
-import tracejit  # noqa: E402
+import tracejit
 
 SETTINGS = {"svg.hashsalt": "tracejit", "figure.figsize": (7, 3), "axes.spines.top": False, "axes.spines.right": False}
 """Of matplotlib; the salt makes the same picture the same file."""

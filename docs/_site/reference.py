@@ -117,6 +117,9 @@ def _page(path: str, known: dict[int, str], kept: list[Any]) -> str:
         return head + _described(title, owner, 4) + "\n"
     own_pages = {title_of(path) for section in SECTIONS.values() for path in section}
     lines = [f"# {escaped(title)}", _first_paragraph(owner), f"```{{py:module}} {title}\n```"]
+    for name, value in public_names(path):
+        if getattr(value, "__name__", None) == name:  # rather than under another name that it has
+            known.setdefault(id(value), f"{title}.{name}")
     groups: dict[str, list[str]] = {"Functions": [], "Classes": [], "Values": []}
     for name, value in public_names(path):
         group = "Classes" if isinstance(value, type) else "Functions" if callable(value) else "Values"
@@ -159,7 +162,9 @@ def _described(full: str, value: Any, depth: int) -> str:
             body.append(_member(member, static, depth - 1))
         return _directive(depth, "class", name + signature, "\n\n".join(filter(None, body)))
     if callable(value):
-        return _directive(depth, "function", name + _signature(value), to_markdown(inspect.getdoc(value) or "", _parameters(value)))
+        return _directive(
+            depth, "function", name + _signature(value), to_markdown(inspect.getdoc(value) or "", _parameters(value))
+        )
     shown = repr(value)
     text = f"`{shown}`" if len(shown) < 200 and " at 0x" not in shown and "`" not in shown and "\n" not in shown else ""
     return _directive(depth, "data", name, text or f"A value of type `{type(value).__name__}`.")
@@ -168,7 +173,7 @@ def _described(full: str, value: Any, depth: int) -> str:
 def _members(owner: type) -> Iterator[tuple[str, Any]]:
     """The methods and properties that a class has of its own; all of them where the class has a page."""
     has_page = any(path and object_of(path) is owner for section in SECTIONS.values() for path in section)
-    names = dir(owner) if has_page else [name for name in vars(owner)]
+    names = dir(owner) if has_page else list(vars(owner))
     is_layer = any(base.__name__ == "Module" and base.__module__.startswith("tracejit.nn") for base in owner.__mro__[1:])
     for name in sorted(names, key=str.lower):
         if name.startswith("_") or (is_layer and name in _OF_ALL_MODULES):
@@ -185,7 +190,9 @@ def _member(name: str, static: Any, depth: int) -> str:
     if isinstance(static, property):
         return _directive(depth, "property", name, to_markdown(inspect.getdoc(static) or ""))
     function = static.__func__ if isinstance(static, classmethod | staticmethod) else static
-    options = [":classmethod:"] if isinstance(static, classmethod) else [":staticmethod:"] if isinstance(static, staticmethod) else []
+    options = (
+        [":classmethod:"] if isinstance(static, classmethod) else [":staticmethod:"] if isinstance(static, staticmethod) else []
+    )
     signature = _signature(function, bound=not isinstance(static, staticmethod))
     text = to_markdown(inspect.getdoc(function) or "", _parameters(function))
     return _directive(depth, "method", name + signature, text, options)
@@ -215,15 +222,8 @@ def _signature(value: Any, bound: bool = False) -> str:
     parameters = list(signature.parameters.values())
     if bound and parameters:
         parameters = parameters[1:]
-    changed = [
-        p.replace(annotation=_Text(_annotation(p.annotation)) if p.annotation is not p.empty else p.empty, default=_default(p.default))
-        for p in parameters
-    ]
-    returned = signature.return_annotation
-    if isinstance(value, type) or returned is signature.empty:
-        returned = inspect.Signature.empty
-    else:
-        returned = _Text(_annotation(returned))
+    changed = [p.replace(annotation=_annotation(p.annotation), default=_default(p.default)) for p in parameters]
+    returned = inspect.Signature.empty if isinstance(value, type) else _annotation(signature.return_annotation)
     return str(signature.replace(parameters=changed, return_annotation=returned))
 
 
@@ -237,10 +237,12 @@ class _Text:
         return self.text
 
 
-def _annotation(annotation: Any) -> str:
-    """A type as it is written."""
+def _annotation(annotation: Any) -> Any:
+    """A type as it is written; none where it says nothing."""
+    if annotation is inspect.Signature.empty:
+        return annotation
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
-    return text.strip("'\"")
+    return inspect.Signature.empty if text in ("Any", "typing.Any", "None") else _Text(text.strip("'\""))
 
 
 def _default(value: Any) -> Any:
