@@ -50,7 +50,6 @@ ELSEWHERE = {
 """Public modules without a page, and why."""
 
 _PYTHONS_OWN = {"multiprocessing": multiprocessing}
-_OF_ALL_MODULES = {"forward", "extra_repr"}  # nn.Module describes them; layers' own are the call that their docstring tells of
 
 
 def title_of(path: str) -> str:
@@ -71,13 +70,12 @@ def object_of(path: str) -> Any:
 
 def write(folder: Path) -> None:
     """Write all pages and their index into `folder`."""
-    known: dict[int, str] = {}  # objects that are described, and their names
-    kept: list[Any] = []  # so that no id is used again
+    known: dict[int, str] = {}  # the names under which functions and classes are described, by their ids
     paths = [path for section in SECTIONS.values() for path in section]
     for path in paths:
         if isinstance(object_of(path), type):
             known[id(object_of(path))] = title_of(path)
-    pages = {f"{title_of(path)}.md": _page(path, known, kept) for path in paths}
+    pages = {f"{title_of(path)}.md": _page(path, known) for path in paths}
     pages["index.md"] = _index()
     write_folder(folder, pages)
 
@@ -109,12 +107,12 @@ def _first_paragraph(module: Any) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _page(path: str, known: dict[int, str], kept: list[Any]) -> str:
+def _page(path: str, known: dict[int, str]) -> str:
     """The page of a module, or of a class that has one."""
     owner, title = object_of(path), title_of(path)
     if isinstance(owner, type):
         head = f"# {escaped(title)}\n\n```{{py:currentmodule}} {title.rpartition('.')[0]}\n```\n\n"
-        return head + _described(title, owner, 4) + "\n"
+        return head + _described(title, owner, 4, known) + "\n"
     own_pages = {title_of(path) for section in SECTIONS.values() for path in section}
     lines = [f"# {escaped(title)}", _first_paragraph(owner), f"```{{py:module}} {title}\n```"]
     for name, value in public_names(path):
@@ -131,9 +129,9 @@ def _page(path: str, known: dict[int, str], kept: list[Any]) -> str:
             kind = "class" if group == "Classes" else "function"
             groups[group].append(_directive(3, kind, name + "()" * (kind == "function"), f"The same as `{known[id(value)]}`."))
             continue
-        known[id(value)] = full
-        kept.append(value)
-        groups[group].append(_described(full, value, 4))
+        if group != "Values":
+            known[id(value)] = full
+        groups[group].append(_described(full, value, 4, known))
     for group, entries in groups.items():
         if entries:
             lines += [f"## {group}", *entries]
@@ -149,34 +147,33 @@ def public_names(path: str) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _described(full: str, value: Any, depth: int) -> str:
+def _described(full: str, value: Any, depth: int, known: dict[int, str]) -> str:
     """The description of a class, function or value."""
     name = full.rpartition(".")[2]
     if isinstance(value, type):
         signature = _signature(value)
         body = [to_markdown(inspect.getdoc(value) or "", _parameters(value))]
-        bases = [base.__name__ for base in value.__bases__ if base is not object and not base.__name__.startswith("_")]
+        bases = [f"`{known[id(base)]}`" for base in value.__bases__ if id(base) in known]
         if bases:
-            body.append(f"Base: {', '.join(f'`{base}`' for base in bases)}.")
-        for member, static in _members(value):
+            body.append(f"Derives from {', '.join(bases)}, which describes the methods that are not listed here.")
+        for member, static in _members(value, known):
             body.append(_member(member, static, depth - 1))
         return _directive(depth, "class", name + signature, "\n\n".join(filter(None, body)))
     if callable(value):
-        return _directive(
-            depth, "function", name + _signature(value), to_markdown(inspect.getdoc(value) or "", _parameters(value))
-        )
+        text = to_markdown(inspect.getdoc(value) or "", _parameters(value))
+        return _directive(depth, "function", name + _signature(value), text)
     shown = repr(value)
-    text = f"`{shown}`" if len(shown) < 200 and " at 0x" not in shown and "`" not in shown and "\n" not in shown else ""
-    return _directive(depth, "data", name, text or f"A value of type `{type(value).__name__}`.")
+    is_plain = len(shown) < 200 and not any(part in shown for part in (" at 0x", "`", "\n"))
+    return _directive(depth, "data", name, f"`{shown}`" if is_plain else f"A value of type `{type(value).__name__}`.")
 
 
-def _members(owner: type) -> Iterator[tuple[str, Any]]:
-    """The methods and properties that a class has of its own; all of them where the class has a page."""
+def _members(owner: type, known: dict[int, str]) -> Iterator[tuple[str, Any]]:
+    """The methods and properties that a class has of its own, and no documented base has; all of them where the class has a page."""
     has_page = any(path and object_of(path) is owner for section in SECTIONS.values() for path in section)
     names = dir(owner) if has_page else list(vars(owner))
-    is_layer = any(base.__name__ == "Module" and base.__module__.startswith("tracejit.nn") for base in owner.__mro__[1:])
+    bases = [base for base in owner.__mro__[1:] if id(base) in known]
     for name in sorted(names, key=str.lower):
-        if name.startswith("_") or (is_layer and name in _OF_ALL_MODULES):
+        if name.startswith("_") or any(name in vars(base) for base in bases):
             continue
         static = inspect.getattr_static(owner, name)
         if isinstance(static, type) or not inspect.getdoc(static):
@@ -190,19 +187,16 @@ def _member(name: str, static: Any, depth: int) -> str:
     if isinstance(static, property):
         return _directive(depth, "property", name, to_markdown(inspect.getdoc(static) or ""))
     function = static.__func__ if isinstance(static, classmethod | staticmethod) else static
-    options = (
-        [":classmethod:"] if isinstance(static, classmethod) else [":staticmethod:"] if isinstance(static, staticmethod) else []
-    )
+    option = f":{type(static).__name__}:\n" if isinstance(static, classmethod | staticmethod) else ""
     signature = _signature(function, bound=not isinstance(static, staticmethod))
     text = to_markdown(inspect.getdoc(function) or "", _parameters(function))
-    return _directive(depth, "method", name + signature, text, options)
+    return _directive(depth, "method", name + signature, text, option)
 
 
-def _directive(depth: int, kind: str, signature: str, text: str, options: list[str] | None = None) -> str:
+def _directive(depth: int, kind: str, signature: str, text: str, option: str = "") -> str:
     """A description for Sphinx; `depth` colons are more than those of what is inside."""
     colons = ":" * (depth + 1)
-    chosen = "".join(f"{option}\n" for option in options or [])
-    return f"{colons}{{py:{kind}}} {signature}\n{chosen}\n{text}\n{colons}"
+    return f"{colons}{{py:{kind}}} {signature}\n{option}\n{text}\n{colons}"
 
 
 def _parameters(value: Any) -> set[str]:
