@@ -31,10 +31,6 @@ intersphinx_mapping = inventories.reachable()
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 nitpicky = True
-suppress_warnings = [
-    "misc.highlighting_failure",  # pages show parts of programs, with ... for the rest
-    "myst.header",  # pages of examples begin with what their docstrings say, in paragraphs
-]
 
 toc_object_entries_show_parents = "hide"
 python_use_unqualified_type_names = True

@@ -21,7 +21,7 @@ import pytest
 import tracejit
 
 DOCS: Final = Path(__file__).parents[1] / "docs"
-sys.path.insert(0, str(DOCS))
+sys.path.append(str(DOCS))
 from _site import gallery, reference  # noqa: E402 (of the site, which is no package)
 from _site.docstrings import escaped, to_markdown  # noqa: E402
 
@@ -104,7 +104,7 @@ def test_every_example_has_a_page_of_the_gallery(tmp_path: Path) -> None:
     examples = DOCS.parent / "examples"
     gallery.write(examples, tmp_path, lambda name, file, folder: None)
     assert {file.stem for file in tmp_path.glob("*.md")} == {"index", *(file.stem for file in examples.glob("*.py"))}
-    assert set(gallery.TITLES) == {file.stem for file in examples.glob("*.py")}
+    assert set(gallery.TITLES) <= {file.stem for file in examples.glob("*.py")}
 
 
 def test_a_docstring_becomes_markdown_that_shows_its_characters() -> None:

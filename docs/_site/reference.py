@@ -120,7 +120,7 @@ def _page(path: str, known: dict[int, str]) -> str:
             known.setdefault(id(value), f"{title}.{name}")
     groups: dict[str, list[str]] = {"Functions": [], "Classes": [], "Values": []}
     for name, value in public_names(path):
-        group = "Classes" if isinstance(value, type) else "Functions" if callable(value) else "Values"
+        group = "Classes" if isinstance(value, type) else "Functions" if _is_function(value) else "Values"
         full = f"{title}.{name}"
         if full in own_pages:
             groups[group].append(f"[`{full}`]({full}.md) has a page of its own.")
@@ -159,12 +159,18 @@ def _described(full: str, value: Any, depth: int, known: dict[int, str]) -> str:
         for member, static in _members(value, known):
             body.append(_member(member, static, depth - 1))
         return _directive(depth, "class", name + signature, "\n\n".join(filter(None, body)))
-    if callable(value):
+    if _is_function(value):
         text = to_markdown(inspect.getdoc(value) or "", _parameters(value))
         return _directive(depth, "function", name + _signature(value), text)
     shown = repr(value)
     is_plain = len(shown) < 200 and not any(part in shown for part in (" at 0x", "`", "\n"))
-    return _directive(depth, "data", name, f"`{shown}`" if is_plain else f"A value of type `{type(value).__name__}`.")
+    text = f"`{shown}`" if is_plain else f"A value of type `{type(value).__name__}`."
+    return _directive(depth, "data", name, f"{text}\n\n{to_markdown(inspect.getdoc(value) or '')}" if callable(value) else text)
+
+
+def _is_function(value: Any) -> bool:
+    """Whether a value is described as a function: one that can be called and has a name, unlike an object that can be called."""
+    return callable(value) and hasattr(value, "__name__")
 
 
 def _members(owner: type, known: dict[int, str]) -> Iterator[tuple[str, Any]]:
