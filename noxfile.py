@@ -46,6 +46,13 @@ def benchmark(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def docs(session: nox.Session) -> None:
+    """The documentation site in build/site/; a warning is an error."""
+    session.install("-e", ".[docs]")
+    session.run("python", "-m", "sphinx", "-W", "-n", "--keep-going", "-b", "html", "docs", "build/site")
+
+
+@nox.session(default=False)
 def build(session: nox.Session) -> None:
     """Source distribution and wheel in dist/, and the checks of what they say of themselves."""
     session.install("build", "twine")
