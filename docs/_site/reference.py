@@ -27,6 +27,7 @@ SECTIONS = {
         "nn", "nn.functional", "nn.init", "nn.parallel", "nn.utils", "nn.utils.parametrize", "nn.utils.prune", "nn.utils.rnn", "optim",
         "optim.lr_scheduler", "optim.swa_utils", "amp", "utils.checkpoint",
     ],
+    "Optimisation": ["optimize"],
     "Probability": ["distributions", "distributions.constraints", "distributions.transforms", "inference"],
     "Data and files": [
         "utils.data", "utils.tensorboard", "serialization", "hub", "vision.datasets", "vision.models", "vision.transforms", "vision.utils",
