@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overload
 
@@ -39,11 +41,14 @@ from tracejit.core.compiler import installed
 from tracejit.core.interpreter import pushed_anywhere
 from tracejit.core.lazy import lazy_module
 from tracejit.core.weak_table import WeakTable
+from tracejit.core.whole_file import whole_file
 from tracejit.cpython.dispatcher import dispatcher
 from tracejit.cpython.size_table import Reach
 from tracejit.ffi.c_function import CFunction
 from tracejit.ffi.plain_program import PlainProgram
+from tracejit.report.account import Account
 from tracejit.report.explain import explain_function, graph_text, source_text
+from tracejit.report.page import page, short
 from tracejit.report.stats import Stats
 from tracejit.report.summary import summary
 from tracejit.tensor import Tensor
@@ -73,7 +78,8 @@ _FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType, functools.partial, 
 
 
 class CompiledFunction(_Partial[P, R]):
-    """The result of `compile`.  Call it like the function; `stats`, `explain()`, `graph()`, `source()` tell what happened.
+    """The result of `compile`.  Call it like the function; `stats`, `explain()`, `report()`, `graph()`, `source()` tell what
+    happened.
 
     It is a functools.partial without arguments so that C calls the dispatcher (cpython/dispatcher.py) directly.  A `__call__`
     written in Python costs 0.1 us more, and would be in the traceback of errors that the function raises."""
@@ -171,6 +177,41 @@ class CompiledFunction(_Partial[P, R]):
             self._driver.pending is not None,
             table.symbolic.describe(),
             table.pieces,
+        )
+
+    def report(self, path: str | os.PathLike[str], *, times: bool = True) -> str:
+        """Write a report of all that happened to this function as one HTML file, to be opened in a browser, and return its path.
+
+        It has the source with, line by line, what was compiled, what runs beside the program and what made calls run
+        eagerly; the recorded paths as a tree, with what tells them apart; and the programs: graphs, steps, bytes, times.
+
+        path: of the file, which is replaced at once.  times: whether the steps of programs are measured on made-up arrays, which
+        takes up to some seconds.  Raises OSError if the file cannot be written."""
+        target = Path(os.path.realpath(path))
+        text = page(self._account(), times)
+        with whole_file(target) as file:
+            file.write(text.encode("utf-8", "replace"))
+        return str(target)
+
+    def _repr_html_(self) -> str:
+        return short(self._account())
+
+    def _account(self) -> Account:
+        self._install_finished()
+        table, diagnostics = self._table, self._diagnostics
+        pieces = table.pieces
+        return Account(
+            diagnostics.name,
+            self.__wrapped__,
+            diagnostics.stats,
+            table.paths,
+            dict(diagnostics.reasons),
+            self._policy.divergence,
+            table.is_full(),
+            self._driver.pending is not None,
+            table.symbolic.describe(),
+            "" if pieces is None else pieces.text,
+            () if pieces is None else tuple([part._account() for part in pieces.parts]),
         )
 
     def _install_finished(self) -> None:

@@ -17,25 +17,38 @@ from tracejit.lowering.exits import exit_codes, node_code
 from tracejit.replay.ir import CAUGHT, Compare, Define, Expr, Is, Miss, Name, Not, Or, renamed
 from tracejit.report.summary import line_named
 
-__all__ = ["exit_text", "miss_text"]
+__all__ = ["effect_texts", "exit_sides", "exit_text", "miss_text"]
 
 _ARGUMENT: Final = re.compile(r"\bargs\[(\d+)\]")
 _NAMED: Final = re.compile(r"\b(?:kwargs|globals)\['(\w+)'\]")
 _LONGEST: Final = 160
 
 
-def exit_text(graph: Any, number: int) -> str:
-    """A text for exit `number` of a program: its line, and the value that was expected there."""
+def exit_sides(graph: Any, number: int) -> tuple[str, str, str, str]:
+    """(what decides at exit `number` of a program, the user's "file:line" or "", what was expected, what was found)."""
     numbers = exit_codes(graph)
     node = next((node for node in graph.nodes if numbers[id(node)] == node_code(number)), None)
     if node is None:
-        return "a size inside the program is another one than was recorded"
-    line = line_named(node.line) or "a line that is not known"
+        return "a size inside the program", "", "the recorded one", "another one"
     if node.op.kind is not Kind.GUARD:
-        return f"{node.op.name} at {line} found something else than was recorded"
+        return node.op.name, node.line, "what was recorded", "something else"
     expected = node.attrs["expected"].value
     actual = str(not expected) if type(expected) is bool else "another value"
-    return f"the value at {line}: expected {expected!r}, found {actual}"
+    return "the value", node.line, repr(expected), actual
+
+
+def exit_text(graph: Any, number: int) -> str:
+    """A text for exit `number` of a program: its line, and the value that was expected there."""
+    what, where, expected, actual = exit_sides(graph, number)
+    at = f" at {line_named(where) or 'a line that is not known'}" if where or what == "the value" else ""
+    return f"{what}{at}: expected {expected}, found {actual}"
+
+
+def effect_texts(recording: Recording, function: Any) -> list[str]:
+    """What an entry does besides its program, after it, in words of the user as far as there are any."""
+    reader = _Guards(recording, function, (), {})
+    reader.define_all()
+    return [reader.text(statement) for statement in recording.epilogue]
 
 
 def miss_text(recording: Recording, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
@@ -70,11 +83,17 @@ class _Guards:
                     case _:
                         exec(str(guard), self._objects)
             except CAUGHT as error:
-                return f"{self._text(guard)}: {type(error).__name__}: {error}"
+                return f"{self.text(guard)}: {type(error).__name__}: {error}"
         for tensor in self._recording.tensor_inputs:
             if text := self._other_array(tensor):
                 return text
         return "the guards hold now; the call has changed what one of them looks at, or arrays share memory"
+
+    def define_all(self) -> None:
+        """Take note of what variables stand for, without evaluating anything."""
+        for guard in self._recording.guards:
+            if isinstance(guard, Define):
+                self._definitions[guard.name] = guard.value
 
     def _value(self, expression: Expr) -> Any:
         return eval(str(expression), self._objects)
@@ -85,12 +104,12 @@ class _Guards:
             case Or(values):
                 return self._failure_text(next(value for value in values if self._value(value)))
             case Compare("!=", left, right) | Not(Is(left, right)):
-                return f"{self._text(left)}: expected {self._shown(right)}, found {self._shown(left)}"
+                return f"{self.text(left)}: expected {self._shown(right)}, found {self._shown(left)}"
             case Not(Compare(_, left, _) as value):
-                return f"{self._text(value)}: expected True, found False, since {self._text(left)} is {self._shown(left)}"
+                return f"{self.text(value)}: expected True, found False, since {self.text(left)} is {self._shown(left)}"
             case Not(value):
-                return f"{self._text(value)}: expected True, found False"
-        return f"{self._text(condition)}: expected False, found True"
+                return f"{self.text(value)}: expected True, found False"
+        return f"{self.text(condition)}: expected False, found True"
 
     def _other_array(self, fact: TensorInput) -> str:
         """A text for the first difference between the array of a tensor and the recorded metadata; "" if there is none."""
@@ -100,7 +119,7 @@ class _Guards:
         actual = {"shape": list(array.shape), "dtype": tensor.dtype, "strides": list(element_strides(array))}
         for what, expected in recorded.items():
             if actual[what] != expected:
-                return f"the {what} of {self._text(fact.expression)}: expected {expected}, found {actual[what]}"
+                return f"the {what} of {self.text(fact.expression)}: expected {expected}, found {actual[what]}"
         return ""
 
     def _shown(self, expression: Expr) -> str:
@@ -109,7 +128,7 @@ class _Guards:
             return value.__qualname__
         return repr(value) if type(value) in (tuple, list) and len(repr(value)) < _LONGEST else shown(value)
 
-    def _text(self, node: Any) -> str:
+    def text(self, node: Any) -> str:
         """The text of a node in words of the user: arguments by their names, variables by the expressions that define them."""
         for _ in range(8):
             before, node = node, renamed(node, self._defined)
