@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overload
 
@@ -41,13 +40,14 @@ from tracejit.core.compiler import installed
 from tracejit.core.interpreter import pushed_anywhere
 from tracejit.core.lazy import lazy_module
 from tracejit.core.weak_table import WeakTable
-from tracejit.core.whole_file import whole_file
+from tracejit.core.whole_file import written
 from tracejit.cpython.dispatcher import dispatcher
 from tracejit.cpython.size_table import Reach
 from tracejit.ffi.c_function import CFunction
 from tracejit.ffi.plain_program import PlainProgram
 from tracejit.report.account import Account
-from tracejit.report.explain import explain_function, graph_text, source_text
+from tracejit.report.explain import explain_function, source_text
+from tracejit.report.graph_drawing import GraphText, drawn_text
 from tracejit.report.page import page, short
 from tracejit.report.stats import Stats
 from tracejit.report.summary import summary
@@ -187,11 +187,7 @@ class CompiledFunction(_Partial[P, R]):
 
         path: of the file, which is replaced at once.  times: whether the steps of programs are measured on made-up arrays, which
         takes up to some seconds.  Raises OSError if the file cannot be written."""
-        target = Path(os.path.realpath(path))
-        text = page(self._account(), times)
-        with whole_file(target) as file:
-            file.write(text.encode("utf-8", "replace"))
-        return str(target)
+        return str(written(path, page(self._account(), times).encode("utf-8", "replace")))
 
     def _repr_html_(self) -> str:
         return short(self._account())
@@ -219,10 +215,10 @@ class CompiledFunction(_Partial[P, R]):
         with suppress(FullGraphError):  # the reasons include it
             self._driver.install_finished()
 
-    def graph(self, index: int = -1) -> str:
-        """The optimised graph of a recorded path (the latest by default) as Python that runs.  Raises RuntimeError if there is
-        none."""
-        return graph_text(self._path(index).executable)
+    def graph(self, index: int = -1) -> GraphText:
+        """The optimised graph of a recorded path (the latest by default) as Python that runs: a str.  Its methods `svg(path)` and
+        `dot()` draw it.  Raises RuntimeError if there is none."""
+        return drawn_text(self._path(index), self.__wrapped__)
 
     def source(self, index: int = -1) -> str:
         """The programs of a recorded path as the source of a Python module that needs only NumPy and Numba: `run`, and

@@ -9,7 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["whole_file"]
+__all__ = ["whole_file", "written"]
+
+
+def written(path: str | os.PathLike[str], content: bytes) -> Path:
+    """Write a file: there is the old content or the new one, never a part.  Returns its path, with links followed.  Raises OSError."""
+    target = Path(os.path.realpath(path))
+    with whole_file(target) as file:
+        file.write(content)
+    return target
 
 
 @contextlib.contextmanager

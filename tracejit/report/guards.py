@@ -14,14 +14,24 @@ from tracejit.capture.recording.facts import parameters, shown
 from tracejit.core.op import Kind
 from tracejit.core.shapes import element_strides
 from tracejit.lowering.exits import exit_codes, node_code
-from tracejit.replay.ir import CAUGHT, Compare, Define, Expr, Is, Miss, Name, Not, Or, renamed
+from tracejit.replay.ir import CAUGHT, Attribute, Compare, Constant, Define, Expr, Is, Item, Miss, Name, Not, Or, renamed
 from tracejit.report.summary import line_named
 
-__all__ = ["effect_texts", "exit_sides", "exit_text", "miss_text"]
+__all__ = ["effect_texts", "exit_sides", "exit_text", "input_names", "miss_text"]
 
 _ARGUMENT: Final = re.compile(r"\bargs\[(\d+)\]")
 _NAMED: Final = re.compile(r"\b(?:kwargs|globals)\['(\w+)'\]")
+_ATTRIBUTES: Final = re.compile(r"\.__dict__\['(\w+)'\]")
 _LONGEST: Final = 160
+
+
+def input_names(recording: Recording, function: Any) -> dict[int, str]:
+    """The inputs of a recording's graph -> how the user reaches them: "x", "model.0.weight"."""
+    reader = _Guards(recording, function, (), {})
+    reader.define_all()
+    inputs: list[tuple[int, Expr]] = [(facts.value, facts.expression) for facts in recording.tensor_inputs]
+    inputs += [(facts.value, facts.expression) for facts in recording.scalar_inputs]
+    return {value: _ATTRIBUTES.sub(r".\1", reader.text(expression)) for value, expression in inputs}
 
 
 def exit_sides(graph: Any, number: int) -> tuple[str, str, str, str]:
@@ -48,7 +58,7 @@ def effect_texts(recording: Recording, function: Any) -> list[str]:
     """What an entry does besides its program, after it, in words of the user as far as there are any."""
     reader = _Guards(recording, function, (), {})
     reader.define_all()
-    return [reader.text(statement) for statement in recording.epilogue]
+    return [_ATTRIBUTES.sub(r".\1", reader.text(statement)) for statement in recording.epilogue]
 
 
 def miss_text(recording: Recording, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
@@ -79,7 +89,7 @@ class _Guards:
                         if self._value(condition):
                             return self._failure_text(condition)
                     case Define(name, value):
-                        self._objects[name], self._definitions[name] = self._value(value), value
+                        self._objects[name], self._definitions[name] = self._value(value), self._named_variable(value)
                     case _:
                         exec(str(guard), self._objects)
             except CAUGHT as error:
@@ -93,7 +103,15 @@ class _Guards:
         """Take note of what variables stand for, without evaluating anything."""
         for guard in self._recording.guards:
             if isinstance(guard, Define):
-                self._definitions[guard.name] = guard.value
+                self._definitions[guard.name] = self._named_variable(guard.value)
+
+    def _named_variable(self, value: Expr) -> Expr:
+        """For the contents of a cell of a function's closure: the name of the variable."""
+        match value:
+            case Attribute(Item(Attribute(Name(function), "__closure__"), Constant(k)), "cell_contents"):
+                code = getattr(self._recording.namespace.get(function), "__code__", None)
+                return value if code is None else Name(code.co_freevars[k])
+        return value
 
     def _value(self, expression: Expr) -> Any:
         return eval(str(expression), self._objects)
