@@ -60,6 +60,7 @@ from tracejit.amp.autocast_mode import (
 )  # fmt: skip
 from tracejit.autograd.grad_mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from tracejit.compiled.compile import CompiledFunction, compile
+from tracejit.compiled.profile import profile
 from tracejit.compiled.shadow import shadow
 from tracejit.control_flow import cond, map, scan, while_loop
 from tracejit.core.devices import device
@@ -244,6 +245,7 @@ __all__ = [
     "optim",
     "pi",
     "preserve_format",
+    "profile",
     "profiler",
     "promote_types",
     "quasirandom",

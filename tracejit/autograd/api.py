@@ -67,6 +67,7 @@ def ones_like(x: Any) -> Any:
     return full(1.0, shape=tuple(x.shape), dtype=x.dtype)
 
 
+# compiled/profile.py puts others in the place of `_to_leaves` and `_gradients`, and of CompiledNode's, while it times backward passes.
 _ones: dict[Any, np.ndarray[Any, Any]] = {}
 
 
