@@ -103,6 +103,7 @@ from tracejit.functional.top_level import *  # noqa: F403
 from tracejit.functions import *  # noqa: F403  (each name is listed there)
 from tracejit.llvm.thread_pool import get_num_threads, set_num_threads
 from tracejit.random import Generator, default_generator
+from tracejit.report.misses import explain_misses
 from tracejit.serialization import load, save
 from tracejit.tensor import Size, Tensor, as_tensor, from_numpy, tensor
 from tracejit.tensor import in_place_functions as _in_place_functions
@@ -195,6 +196,7 @@ __all__ = [
     "dtype",
     "e",
     "enable_grad",
+    "explain_misses",
     "fft",
     "finfo",
     "float",

@@ -18,7 +18,7 @@ from tracejit.core.op import Kind
 from tracejit.ir.graph import Graph, Node, all_nodes
 from tracejit.ir.printer import node_text
 from tracejit.report.account import Account, opening
-from tracejit.report.guards import effect_texts, exit_sides
+from tracejit.report.guards import effect_texts, exit_failure
 from tracejit.report.lines import Block, LineAccount, Step, blocks, line_accounts, steps_of
 from tracejit.report.page_style import SCRIPT, STYLE
 from tracejit.report.path_tree import PathNode, path_tree
@@ -233,7 +233,7 @@ class _Page:
 
     def exits(self, path: Any) -> Iterable[str]:
         for number, count in sorted(path.executable.exits_taken.items()):
-            what, where, expected, found = exit_sides(path.executable.graph, number)
+            what, where, expected, found, _ = exit_failure(path.executable.graph, number)
             at = f" at {self.place(where)}" if where else ""
             yield f"left {count:,} time{'s' * (count != 1)}{at}: {escape(what)} was {escape(found)}, expected {escape(expected)}"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tracejit.capture.recording.facts import Fact
-from tracejit.report.guards import exit_sides
+from tracejit.report.guards import exit_failure
 
 __all__ = ["PathNode", "path_tree"]
 
@@ -48,7 +48,7 @@ def path_tree(paths: Sequence[Any]) -> list[PathNode]:
     for k, node in enumerate(nodes):
         if k in exits:
             parent, code = exits[k]
-            node.what, node.where, node.there, node.here = exit_sides(paths[parent].executable.graph, code)
+            node.what, node.where, node.there, node.here, _ = exit_failure(paths[parent].executable.graph, code)
             nodes[parent].below.append(node)
         elif (nearest := _nearest(tables, k)) is not None:
             parent, before, fact = nearest
