@@ -16,10 +16,11 @@ def sides(misses: T.explain_misses) -> list[tuple[str, str, str]]:
 
 
 class Holder:
-    mode = "plain"
+    def __init__(self) -> None:
+        self.mode = "plain"
 
 
-def function(x: T.Tensor, n: int, holder: Holder) -> T.Tensor:
+def function(x: T.Tensor, n: int, holder: Any) -> T.Tensor:
     if holder.mode == "plain":
         x = x * len("a" * n)
     return x if x.sum() > 0 else -x
@@ -60,8 +61,21 @@ def test_the_line_of_a_guard_is_told() -> None:
         compiled(T.ones(2), 2, holder)
     first = function.__code__.co_firstlineno
     assert [miss.where for miss in misses.misses] == [f"{__file__}:{first + 3}", f"{__file__}:{first + 1}"]
-    assert sides(misses)[1] == ("holder.mode", "no attribute of the object itself", "'other'")
+    assert sides(misses)[1] == ("holder.mode", "'plain'", "'other'")
     assert f"at line {first + 3} of test_misses.py, `return x if x.sum() > 0 else -x`" in str(misses)
+
+
+def test_an_attribute_that_hides_one_of_the_class_is_told_in_words() -> None:
+    class Plain:
+        mode = "plain"
+
+    compiled, holder = T.compile(function, dynamic=False), Plain()
+    for _ in range(2):
+        compiled(T.ones(2), 2, holder)
+    holder.mode = "other"
+    with T.explain_misses() as misses:
+        compiled(T.ones(2), 2, holder)
+    assert sides(misses) == [("holder.mode", "no attribute of the object itself", "'other'")]
 
 
 def test_only_calls_of_the_block_count_and_only_those_that_were_recorded_again() -> None:

@@ -124,7 +124,7 @@ def test_paths_hang_under_those_from_which_a_value_tells_them_with_both_values(t
     for sign, n in ((1, 2), (1, 2), (-1, 2), (-1, 2), (1, 3)):
         compiled(sign * T.ones(2), n)
     text = report(compiled, tmp_path).text
-    assert re.search(r"path 1 : served 1 call, when the value \( test_report.py:\d+ \) is False and not True", text)
+    assert re.search(r"path 1 : served 1 call, when the value \( line \d+ \) is False and not True", text)
     assert re.search(r"path 2 : served 0 calls, when n( \(.*?\))? is 3 and not 2", text), text
     assert "was False, expected True" in text
 

@@ -60,7 +60,13 @@ def opening(account: Account) -> tuple[str, str]:
         return f"{name} is not compiled: all its calls ran as ordinary Python.", f"The reason: {sentence(often)}"
     divergence = account.divergence
     if divergence is not None and (account.full or 2 * served < calls):
-        return f"{name} ran compiled in {ran} only, because {divergence.text().partition('. ')[0]}.", f"{divergence.remedy()}."
+        varies = f"{divergence.name}{divergence.location()} took {len(divergence.values)} values ({divergence.values_text()})"
+        return f"{name} ran compiled in {ran} only, because {varies}.", f"{divergence.remedy()}."
+    if 2 * stats.direct_calls > calls:
+        why = (
+            f"{name} ran compiled in {ran} only: it is left to Python, since trying its recorded paths cost more than they saved."
+        )
+        return why, "Pass what varies as tensors, or remove the decorator: the function may be too small, or too varied, to gain."
     if not served:
         return (
             f"{name} was recorded and compiled; no call has used a program yet.",
@@ -69,7 +75,10 @@ def opening(account: Account) -> tuple[str, str]:
     if 2 * served < calls:
         why = f"The most frequent reason: {sentence(often)}" if often is not None else "Calls that repeat will run compiled."
         return f"{name} ran compiled in {ran} only.", why
+    if served == calls:
+        return f"{name} is compiled: all {counted(calls, 'call')} ran as machine code.", nothing
+    others = counted(calls - served, "other call")
     return (
-        f"{name} is compiled: {ran} ran as machine code, the others as ordinary Python while it was learnt what they do.",
+        f"{name} is compiled: {ran} ran as machine code. {others} ran as Python, {stats.traces:,} of them to be recorded.",
         nothing,
     )

@@ -176,7 +176,9 @@ class _Page:
         file, _, line = where.rpartition(":")
         if not file:
             return ""
-        return f'<a href="#l{self.files.get(file, 0)}-{escape(line)}">{escape(os.path.basename(file))}:{escape(line)}</a>'
+        own = self.blocks and file == self.blocks[0].file
+        text = f"line {line}" if own else f"{os.path.basename(file)}:{line}"
+        return f'<a href="#l{self.files.get(file, 0)}-{escape(line)}">{escape(text)}</a>'
 
     def reasons(self) -> str:
         rows = [
@@ -187,7 +189,7 @@ class _Page:
         if not rows:
             return ""
         head = "<tr><th class=n>recordings</th><th>reason</th><th>what to do</th></tr>"
-        return f'<h2 id="reasons">Why calls ran as Python</h2><table class="grid">{head}{"".join(rows)}</table>'
+        return f'<h2 id="reasons">Why calls ran as Python</h2><div class="wide"><table class="grid">{head}{"".join(rows)}</table></div>'
 
     def paths(self) -> str:
         parts = []
@@ -285,7 +287,11 @@ class _Page:
         rows = "".join(self.step(key, step, times) for step in steps)
         head = "<tr><th></th><th>step</th><th>computes</th><th>lines</th>"
         head += '<th class="n">reads</th><th class="n">writes</th><th>time</th></tr>'
-        table = f'<table class="grid">{head}{rows}</table>' if steps else "<p>The graph is interpreted, node by node.</p>"
+        table = (
+            f'<div class="wide"><table class="grid">{head}{rows}</table></div>'
+            if steps
+            else "<p>The graph is interpreted, node by node.</p>"
+        )
         nodes = "".join(self.node(node, graph, step_of) for node in graph.nodes[:_NODES])
         more = f"<p>... and {len(graph.nodes) - _NODES} more</p>" if len(graph.nodes) > _NODES else ""
         history = "".join(f"<div class='code'>{escape(line)}</div>" for line in graph.history)
@@ -301,7 +307,7 @@ class _Page:
         if times is not None and max(times) > 0:
             time = f'<span class="bar" style="width: {60 * times[step.number] / max(times):.0f}px"></span>{time}'
         computes = ", ".join(origin.operations) or step.text.partition(":")[0]
-        where = " ".join(map(self.place, origin.lines[:6])) + (" ..." if len(origin.lines) > 6 else "")
+        where = ", ".join(map(self.place, origin.lines[:6])) + (" ..." if len(origin.lines) > 6 else "")
         chip = _chip(step.number)
         return (
             f'<tr id="s{key}-{step.number}"><td>{chip}</td><td class="k">{escape(step.kind)}</td>'

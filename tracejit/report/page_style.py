@@ -54,7 +54,8 @@ tr:target td { outline: 2px solid var(--link); outline-offset: -2px; }
 details { margin: 4px 0; }
 summary { cursor: pointer; }
 .box { border: 1px solid var(--line); border-radius: 6px; padding: 6px 12px; margin: 8px 0; }
-.tree { overflow-x: auto; }
+.tree, .wide { overflow-x: auto; }
+h1, h3, p, li { overflow-wrap: anywhere; }
 .tree ul { list-style: none; margin: 0; padding-left: 22px; border-left: 1px solid var(--line); }
 .tree > ul { padding-left: 0; border: 0; }
 .tree li { margin: 4px 0; }
@@ -86,7 +87,7 @@ SCRIPT: Final = """
 function reveal() {
   const found = location.hash && document.getElementById(location.hash.slice(1));
   for (let part = found; part; part = part.parentElement) if (part.tagName === "DETAILS") part.open = true;
-  if (found) found.scrollIntoView({ block: "center" });
+  if (found) found.scrollIntoView({ block: found.tagName === "DETAILS" ? "start" : "center" });
 }
 addEventListener("hashchange", reveal);
 addEventListener("load", reveal);
