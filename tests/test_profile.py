@@ -216,3 +216,16 @@ def test_the_names_of_pytorchs_profiler_are_there() -> None:
         pass
     with pytest.raises(NotImplementedError, match=r"tracejit.profile\(\)"):
         T.profiler.profile()
+
+
+@pytest.mark.parametrize("block", [T.profile, T.explain_misses])
+def test_a_block_inside_of_a_compiled_function_makes_it_eager(block: Any) -> None:
+    def function(x: T.Tensor) -> T.Tensor:
+        with block():
+            return x * 2
+
+    compiled = T.compile(function)
+    for _ in range(3):
+        compiled(T.ones(2))
+    assert compiled.stats.compiled_calls == 0 and [reason.code for reason in compiled.reasons] == ["global_state"]
+    assert timed[0] is None

@@ -22,7 +22,7 @@ from tracejit.autograd.compiled import CompiledNode
 from tracejit.capture.recording.entry import Exit
 from tracejit.compiled.compile import compiled_functions
 from tracejit.compiled.dispatch import FALLBACK, OWNER, SERVE, timed
-from tracejit.core.interpreter import ask_always
+from tracejit.core.interpreter import ask_always, state
 from tracejit.cpython.dispatcher import FRONT, UNSERVED
 from tracejit.report.profile_table import (
     CallRow,
@@ -44,9 +44,11 @@ _turn = threading.Lock()
 
 
 class _Inside(threading.local):
-    """Nanoseconds that calls inside of the one under way took, in this thread."""
+    """nanoseconds: what calls inside of the one under way took, in this thread.  thread: its number, for traces."""
 
-    nanoseconds = 0
+    def __init__(self) -> None:
+        self.nanoseconds = 0
+        self.thread = threading.get_native_id()
 
 
 class profile:  # noqa: N801  (named like no_grad)
@@ -60,7 +62,7 @@ class profile:  # noqa: N801  (named like no_grad)
     Raises RuntimeError when entered while another profile is on."""
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self._events: list[tuple[int, int, int, Run]] = []  # the fields of Event
         self.eager_calls = 0
         self.seconds = 0.0
         self._runs: dict[Any, Run] = {}
@@ -70,12 +72,13 @@ class profile:  # noqa: N801  (named like no_grad)
         self._last: dict[
             int, tuple[list[int], Run]
         ] = {}  # id of a function's slots -> counter of the path that served last, its run
-        self._alive: list[Any] = []
+        self._alive: list[list[int]] = []  # these counters, so that no other list has the id of one
         self._inside = _Inside()
         self._start = 0
         self._put_back: list[tuple[Any, str, Any]] = []
 
     def __enter__(self) -> profile:
+        state.top.note("library state changed", "profile()")
         if not _turn.acquire(blocking=False):
             raise RuntimeError("profile(): another profile is on; end it first")
         self._replace(api, "_to_leaves", self._timed_pass)
@@ -85,6 +88,7 @@ class profile:  # noqa: N801  (named like no_grad)
             for k, path in enumerate(function._table.paths):
                 counter = path.executable.counter
                 self._counts[id(counter)], self._numbers[id(counter)] = counter[0], k
+                self._alive.append(counter)
         self._start = perf_counter_ns()
         timed[0] = self._call
         ask_always(1)
@@ -97,11 +101,16 @@ class profile:  # noqa: N801  (named like no_grad)
         for owner, name, function in self._put_back:
             setattr(owner, name, function)
         self._put_back.clear()
-        for known in (self._counts, self._numbers, self._last):
-            known.clear()
+        for known in (self._counts, self._numbers, self._last, self._alive):
+            known.clear()  # type: ignore[attr-defined]
         _turn.release()
 
     # -- what was measured
+    @property
+    def events(self) -> list[Event]:
+        """Each timed call: when it began and ended, in which thread, and what ran."""
+        return [Event(*fields) for fields in self._events]
+
     @property
     def calls(self) -> list[CallRow]:
         """A row for each function, path and direction."""
@@ -125,7 +134,8 @@ class profile:  # noqa: N801  (named like no_grad)
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
         """Write all calls as a file of Chrome's trace format, which https://ui.perfetto.dev and chrome://tracing open.  Of more
         than a million calls the first million are in it.  Raises OSError if the file cannot be written."""
-        write_trace(path, self.events, self.events[0].begin if self.events else 0)
+        events = self.events
+        write_trace(path, events, min((event.begin for event in events), default=0))
 
     def __repr__(self) -> str:
         return f"<profile of {self.seconds:.3f} s: {sum(run.calls for run in self._runs.values())} timed calls>"
@@ -183,14 +193,15 @@ class profile:  # noqa: N801  (named like no_grad)
         if run is None:
             number = self._numbers.get(id(executable.counter), 0)
             run = self._runs[key] = Run(executable.name, kind, number, program)
-            self._alive.append(executable)  # so that no other list has the number of its counter
+            self._alive.append(executable.counter)
         return run
 
     def _note(self, run: Run, begin: int, end: int, within: int = 0) -> None:
         run.calls += 1
         run.seconds += (end - begin - within) * 1e-9
-        if len(self.events) < _MOST_EVENTS:
-            self.events.append(Event(begin, end, threading.get_native_id(), run))
+        events = self._events
+        if len(events) < _MOST_EVENTS:
+            events.append((begin, end, self._inside.thread, run))
 
     def _note_pass(self, plan: Any, present: tuple[bool, ...], begin: int) -> None:
         end = perf_counter_ns()

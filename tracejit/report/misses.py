@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
+from tracejit.core.interpreter import state
 from tracejit.report.guards import Failure
 from tracejit.report.summary import counted, line_named
 
@@ -55,6 +56,7 @@ class explain_misses:  # noqa: N801  (named like no_grad)
         self._end: int | None = next(_numbers)
 
     def __enter__(self) -> explain_misses:
+        state.top.note("library state changed", "explain_misses()")
         self._begin, self._end = next(_numbers), None
         return self
 

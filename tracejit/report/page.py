@@ -3,7 +3,7 @@
 The file needs no network and no other file.  Its style follows the reader's choice of light or dark.  All texts that come from a program
 of the user, or from its values, pass `escape`; the script is constant and reads none of them.
 
-Must not know how anything was found out: see account.py, lines.py, path_tree.py, step_times.py.
+Must not know how anything was found out: see account.py, lines.py, paths.py, step_times.py.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tracejit.report.account import Account, opening
 from tracejit.report.guards import effect_texts, exit_failure
 from tracejit.report.lines import Block, LineAccount, Step, blocks, line_accounts, steps_of
 from tracejit.report.page_style import SCRIPT, STYLE
-from tracejit.report.path_tree import PathNode, path_tree
+from tracejit.report.paths import PathNode, path_tree
 from tracejit.report.step_times import measured
 from tracejit.report.system import slower
 

@@ -33,7 +33,7 @@ def graph(self: Tensor, names: Mapping[str, Any] | None = None) -> Drawing:
 
     names: name -> leaf, such as `dict(model.named_parameters())`; other leaves are told by dtype and shape.  Raises RuntimeError for a
     tensor that does not require grad."""
-    state.top.note("graph drawn", self)
+    state.top.note("graph()", self)
     return draw(self, names)
 
 
