@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 import shutil
 import subprocess
@@ -126,6 +128,14 @@ def test_the_graph_of_a_compiled_function_is_text_and_can_be_drawn(engine: str, 
     assert len(rectangles(svg)) == len(graph.drawing.boxes)
     line = function.__code__.co_firstlineno
     assert f"test_drawing.py:{line + 1}" in svg and f"test_drawing.py:{line + 3}" in graph.dot()
+
+
+def test_a_copy_of_a_graph_is_its_text() -> None:
+    compiled = T.compile(lambda x: x * 2)
+    compiled(T.ones(2))
+    graph = compiled.graph()
+    for copied in (copy.copy(graph), pickle.loads(pickle.dumps(graph)), copy.deepcopy(graph)):
+        assert type(copied) is str and copied == graph
 
 
 def tape_of(tensor: T.Tensor, **names: T.Tensor) -> tuple[list[str], set[tuple[str, str]]]:

@@ -105,6 +105,24 @@ def test_each_line_says_whether_it_is_compiled_runs_beside_or_makes_calls_eager(
     assert "Forward" in page.text and "Backward" in page.text and "µs" in page.text
 
 
+def test_writes_to_tensors_from_outside_are_told_from_those_to_new_ones(tmp_path: Path) -> None:
+    buffer = T.zeros(3)
+
+    def function(x: T.Tensor) -> T.Tensor:
+        h = x * 2
+        h.relu_()
+        buffer[1:].add_(h[1:])
+        return h
+
+    compiled = T.compile(function)
+    for _ in range(3):
+        compiled(T.ones(3))
+    page, first = report(compiled, tmp_path), function.__code__.co_firstlineno
+    kinds = {int(name.split("-")[1]) - first: kind for name, kind in page.rows.items() if re.fullmatch(r"l\d+-\d+", name)}
+    assert (kinds[1], kinds[2], kinds[3], kinds[4]) == ("good", "good", "side", "")
+    assert page.text.count("writes to a tensor from outside") == 1
+
+
 def test_a_page_tells_how_many_bytes_the_steps_of_a_program_move(tmp_path: Path) -> None:
     compiled = T.compile(lambda x, y: (x @ y).relu().sum())
     for _ in range(2):

@@ -67,7 +67,6 @@ def ones_like(x: Any) -> Any:
     return full(1.0, shape=tuple(x.shape), dtype=x.dtype)
 
 
-# compiled/profile.py puts others in the place of `_to_leaves` and `_gradients`, and of CompiledNode's, while it times backward passes.
 _ones: dict[Any, np.ndarray[Any, Any]] = {}
 
 
@@ -99,7 +98,8 @@ def _cotangent(root: Any, gradient: Any) -> np.ndarray[Any, Any] | None:
 
 def _to_leaves(root: Any, node: CompiledNode, gradient: Any, retain: bool) -> bool:
     """backward() of an output of a compiled program, in one call.  False where the engine must do it, or tell what is wrong: then nothing
-    was done."""
+    was done.  While calls are timed, another function is in the place of this one, which calls it (compiled/profile.py); likewise
+    `_gradients`, and that of CompiledNode."""
     cotangent = _cotangent(root, gradient)
     if cotangent is None:
         return False

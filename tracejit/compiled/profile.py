@@ -74,6 +74,7 @@ class profile:  # noqa: N801  (named like no_grad)
         ] = {}  # id of a function's slots -> counter of the path that served last, its run
         self._alive: list[list[int]] = []  # these counters, so that no other list has the id of one
         self._inside = _Inside()
+        self._lock = threading.RLock()
         self._start = 0
         self._put_back: list[tuple[Any, str, Any]] = []
 
@@ -163,7 +164,8 @@ class profile:  # noqa: N801  (named like no_grad)
             inside.nanoseconds = outer + within
             self.eager_calls += 1
         else:
-            self._note(self._run_of(slots), begin, end, within)
+            with self._lock:
+                self._note(self._run_of(slots), begin, end, within)
         return result
 
     def _run_of(self, slots: list[Any]) -> Run:
@@ -207,8 +209,8 @@ class profile:  # noqa: N801  (named like no_grad)
         end = perf_counter_ns()
         self._inside.nanoseconds += end - begin
         key = id(plan.counter), "backward", present
-        run = self._runs.get(key) or self._run(key, plan, "backward", lambda: _backward_program(plan, present))
-        self._note(run, begin, end)
+        with self._lock:
+            self._note(self._run(key, plan, "backward", lambda: _backward_program(plan, present)), begin, end)
 
     def _timed_pass(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`api._to_leaves` or `api._gradients`, timed where they do the pass."""

@@ -34,6 +34,10 @@ class Account:
     pieces: str
     parts: Sequence[Account]
 
+    def with_parts(self) -> list[Account]:
+        """This account, then those of its pieces, of their pieces, and so on."""
+        return [self, *[inner for part in self.parts for inner in part.with_parts()]]
+
 
 def opening(account: Account) -> tuple[str, str]:
     """(what happened to the calls, in one sentence for somebody who does not know how the library works; what to do)."""

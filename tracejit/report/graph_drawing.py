@@ -5,7 +5,8 @@ Operations that were fused into one step of the program have one colour.  Arrows
 
 from __future__ import annotations
 
-import os.path
+import os
+from collections.abc import Callable
 from typing import Any, Final
 
 from tracejit.core.drawing import Arrow, Box, Drawing
@@ -21,9 +22,21 @@ _LONGEST: Final = 40  # characters of a line of a box
 
 
 class GraphText(str):
-    """The text of a graph, which can be drawn, too.  `drawing` has its boxes and arrows."""
+    """The text of a graph, which can be drawn, too."""
 
-    drawing: Drawing
+    _draw: Callable[[], Drawing]
+
+    @classmethod
+    def of(cls, text: str, draw: Callable[[], Drawing]) -> GraphText:
+        """draw: makes the drawing when it is asked for."""
+        made = cls(text)
+        made._draw = draw
+        return made
+
+    @property
+    def drawing(self) -> Drawing:
+        """The boxes and arrows of a picture."""
+        return self._draw()
 
     def dot(self) -> str:
         """The graph in Graphviz's language DOT."""
@@ -35,15 +48,20 @@ class GraphText(str):
         written."""
         return self.drawing.svg(path)
 
+    def __reduce__(self) -> Any:
+        return str, (str(self),)  # a copy or pickle is the text
+
 
 def drawn_text(path: Any, function: Any) -> GraphText:
     """The text of the optimised forward graph of a recorded path.  function: what was recorded."""
     executable = path.executable
-    text = GraphText(to_text(executable.graph))
-    steps = {value: step.number for step in steps_of(executable.program) for value in step.origin.values}
-    names = input_names(path.recording, function)
-    text.drawing = drawing_of(executable.graph, names, steps, len(executable.outputs), executable.name)
-    return text
+
+    def draw() -> Drawing:
+        steps = {value: step.number for step in steps_of(executable.program) for value in step.origin.values}
+        names = input_names(path.recording, function)
+        return drawing_of(executable.graph, names, steps, len(executable.outputs), executable.name)
+
+    return GraphText.of(to_text(executable.graph), draw)
 
 
 def drawing_of(graph: Graph, names: dict[int, str], steps: dict[int, int], results: int, title: str) -> Drawing:

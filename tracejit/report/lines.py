@@ -105,12 +105,13 @@ _KINDS: Final[dict[type, str]] = {
 def line_accounts(account: Account) -> dict[str, LineAccount]:
     """What is known of each line, by "file:line"."""
     lines: defaultdict[str, LineAccount] = defaultdict(LineAccount)
-    for one in (account, *account.parts):
+    for one in account.with_parts():
         for reason, count in one.reasons.items():
             if reason.where:
                 lines[reason.where].eager[sentence(reason)] += count
+        changed = _changed_places(definition(one.function))
         for k, path in enumerate(one.paths):
-            _add_recording(lines, path.recording, one.function)
+            _add_recording(lines, path.recording, one.function, changed)
             programs = [("forward", path.executable.program)]
             programs += [("backward", program) for _, (program, _) in path.executable.backward_programs()]
             for direction, program in programs:
@@ -120,13 +121,16 @@ def line_accounts(account: Account) -> dict[str, LineAccount]:
     return dict(lines)
 
 
-def _add_recording(lines: defaultdict[str, LineAccount], recording: Recording, function: Any) -> None:
+def _add_recording(
+    lines: defaultdict[str, LineAccount], recording: Recording, function: Any, changed: Mapping[str, Sequence[str]]
+) -> None:
+    """changed: see `_changed_places`."""
     graph = recording.graph
-    nodes = () if graph is None else all_nodes(graph)
+    nodes = () if graph is None else tuple(all_nodes(graph))
     for line, name in {(node.line, node.op.name): None for node in nodes if node.line and node.op.kind is not Kind.GUARD}:
         lines[line].operations[name] += 1
-        if name.startswith("write"):
-            lines[line].outside["changes a tensor in place, when the program has run to its end"] = None
+    for line in _writing_lines(recording):
+        lines[line].outside["writes to a tensor from outside, after the last check of the program"] = None
     for point in recording.exits:
         if point.line:
             lines[point.line].guards[f"a value that is computed decides here; recorded was {point.expected.value!r}"] = None
@@ -136,21 +140,32 @@ def _add_recording(lines: defaultdict[str, LineAccount], recording: Recording, f
     for reason in recording.opaque_calls:
         if reason.where:
             lines[reason.where].outside[reason.message] = None
-    code = getattr(definition(function), "__code__", None)
-    if code is not None and recording.epilogue:
-        changed = _changed_places(code.co_filename, _source(definition(function)))
-        for text in effect_texts(recording, function):
-            target = text.partition(" = ")[0]
-            for number in changed.get(target, ()):
-                lines[f"{code.co_filename}:{number}"].outside[f"{target} is changed by each call, when the program has run"] = (
-                    None
-                )
+    for text in effect_texts(recording, function) if changed else ():
+        target = text.partition(" = ")[0]
+        for line in changed.get(target, ()):
+            lines[line].outside[f"{target} is changed by each call, when the program has run"] = None
 
 
-def _changed_places(file: str, source: tuple[int, Sequence[str]] | None) -> Mapping[str, list[int]]:
+def _writing_lines(recording: Recording) -> Iterator[str]:
+    """The user's lines that write to tensors from outside, or to views of these."""
+    graph = recording.graph
+    written = {recording.tensor_inputs[fact.index].value for fact in recording.written_inputs}
+    if graph is None or not written:
+        return
+    memory = {value: value for value in graph.inputs}  # value -> the input whose memory it is in
+    for node in graph.nodes:
+        first = node.operands[0] if node.operands else None
+        if (node.op.kind is Kind.VIEW or node.op.name == "write") and type(first) is int and first in memory:
+            memory.update(dict.fromkeys(node.outputs, memory[first]))
+            if node.op.name == "write" and memory[first] in written and node.line:
+                yield node.line
+
+
+def _changed_places(function: FunctionType | None) -> Mapping[str, Sequence[str]]:
     """The text of an attribute or item -> the lines of a function that assign to it."""
-    places: defaultdict[str, list[int]] = defaultdict(list)
-    if source is None:
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    source = _source(function)
+    if function is None or source is None:
         return places
     first, text = source
     tree = _parsed("".join(text))
@@ -158,7 +173,7 @@ def _changed_places(file: str, source: tuple[int, Sequence[str]] | None) -> Mapp
         targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign) else []
         for target in targets:
             if isinstance(target, ast.Attribute | ast.Subscript):
-                places[ast.unparse(target)].append(first + target.lineno - 1)
+                places[ast.unparse(target)].append(f"{function.__code__.co_filename}:{first + target.lineno - 1}")
     return places
 
 
@@ -228,11 +243,11 @@ def _first_line(node: Definition) -> int:
 
 
 def blocks(account: Account, lines: Iterable[str]) -> list[Block]:
-    """The compiled function first, then the others that have one of the lines.  A line outside of all functions is a block of its own."""
+    """The compiled function first, unless it is one of the library's (a Sequential); then the others that have one of the lines.  A line
+    outside of all functions is a block of its own."""
     function = definition(account.function)
-    own = getattr(account.function, "__module__", "")
     found: list[Block] = []
-    if function is not None and not (str(function.__module__ or own).startswith("tracejit.")):
+    if function is not None and not str(function.__module__).startswith("tracejit."):
         code, source = function.__code__, _source(function)
         if source is None:
             found.append(Block(account.name, code.co_filename, code.co_firstlineno, (), describe_missing(code)))

@@ -65,7 +65,7 @@ class _Page:
         for block in self.blocks:
             self.files.setdefault(block.file, len(self.files))
         self.deadline = perf_counter() + (_SECONDS if with_times else 0.0)
-        self.accounts = [account, *account.parts]
+        self.accounts = account.with_parts()
         self.shown = self._shown()
 
     def _shown(self) -> dict[tuple[int, int], None]:
