@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import html
+import linecache
 import os
 import re
+import runpy
 import stat
 import sys
 import warnings
@@ -170,7 +172,39 @@ def test_a_function_without_source_has_a_page_that_says_so(tmp_path: Path) -> No
     for _ in range(3):
         compiled(T.ones(2))
     page = report(compiled, tmp_path)
-    assert "There is no source text" in page.text and "no source text for made" in page.text
+    assert "The source is not shown: no source text for made, which exec() or eval() of a text has defined" in page.text
+
+
+def test_a_source_that_has_changed_since_it_was_imported_is_not_shown(tmp_path: Path) -> None:
+    file = tmp_path / "changed.py"
+    file.write_text("def changed(x):\n    return x * 2\n")
+    compiled = T.compile(runpy.run_path(str(file))["changed"])
+    for _ in range(3):
+        compiled(T.ones(2))
+    assert "return x * 2" in report(compiled, tmp_path).text
+    file.write_text("# a line more\ndef changed(x):\n    return x * 3\n")
+    linecache.checkcache(str(file))
+    text = report(compiled, tmp_path).text
+    assert "return x * 3" not in text and "no longer matches the running code" in text
+
+
+def test_functions_inside_of_others_are_shown_once(tmp_path: Path) -> None:
+    def outer() -> Any:
+        def doubled(x: T.Tensor) -> T.Tensor:
+            return x * 2
+
+        return lambda x: (doubled(x) + 1).exp(), doubled
+
+    function, doubled = outer()
+
+    def main(x: T.Tensor) -> T.Tensor:
+        return function(x) + doubled(x)
+
+    compiled = T.compile(main)
+    for _ in range(3):
+        compiled(T.ones(2))
+    page = report(compiled, tmp_path)  # which checks that ids are there once
+    assert "return x * 2" in page.text and "shown above" in page.text
 
 
 def test_a_function_whose_source_was_given_is_shown_with_it(tmp_path: Path) -> None:

@@ -18,7 +18,9 @@ from dataclasses import dataclass, field
 from types import FunctionType, MethodType
 from typing import Any, Final
 
+from tracejit.capture.reasons import make
 from tracejit.capture.recording.entry import Recording
+from tracejit.capture.syntax.locate import NotConvertible, locate
 from tracejit.capture.syntax.sources import describe_missing, given_sources, last_line, lines_of, sources
 from tracejit.core.op import Kind
 from tracejit.ir.graph import Node, all_nodes
@@ -165,7 +167,7 @@ def _changed_places(function: FunctionType | None) -> Mapping[str, Sequence[str]
     """The text of an attribute or item -> the lines of a function that assign to it."""
     places: defaultdict[str, list[str]] = defaultdict(list)
     source = _source(function)
-    if function is None or source is None:
+    if function is None or isinstance(source, str):
         return places
     first, text = source
     tree = _parsed("".join(text))
@@ -206,28 +208,30 @@ def definition(function: Any) -> FunctionType | None:
     return None
 
 
-def _source(function: FunctionType | None) -> tuple[int, Sequence[str]] | None:
-    """(number of the first line, lines) of a function; None if there is no source."""
+def _source(function: FunctionType | None) -> tuple[int, Sequence[str]] | str:
+    """(number of the first line, lines) of a function; or why there is no source, or none that is of the running code."""
     if function is None:
-        return None
-    code = function.__code__
-    first, last = code.co_firstlineno, last_line(code)
-    for lines in sources(code, function.__globals__):
+        return "no Python function is called"
+    code, names = function.__code__, function.__globals__
+    try:
+        located = locate(code, names)
+    except NotConvertible as error:
+        if error.code in ("no_source", "source_changed"):
+            return make(error.code, error.detail).message
+        end = last_line(code)
+    else:
+        end = located.node.end_lineno or last_line(code)
+    first = code.co_firstlineno
+    for lines in sources(code, names):
         if len(lines) >= first:
-            end = _end(lines, first) or last
-            return first, lines[first - 1 : min(max(end, last), first - 1 + _MOST_LINES)]
+            return first, lines[first - 1 : min(end, first - 1 + _MOST_LINES)]
     for text in given_sources(code):
         tree = _parsed(text)
         for node in () if tree is None else ast.walk(tree):
             if isinstance(node, Definition) and node.name == code.co_name:
                 begin = _first_line(node)
                 return first, lines_of(text)[begin - 1 : min(node.end_lineno or begin, begin - 1 + _MOST_LINES)]
-    return None
-
-
-def _end(lines: Sequence[str], first: int) -> int | None:
-    """The last line of the definition that begins on line `first` of a file."""
-    return next((end for begin, end, _ in _definitions("".join(lines)) if begin == first), None)
+    return make("no_source", describe_missing(code)).message
 
 
 @functools.lru_cache(maxsize=8)
@@ -249,14 +253,14 @@ def blocks(account: Account, lines: Iterable[str]) -> list[Block]:
     found: list[Block] = []
     if function is not None and not str(function.__module__).startswith("tracejit."):
         code, source = function.__code__, _source(function)
-        if source is None:
-            found.append(Block(account.name, code.co_filename, code.co_firstlineno, (), describe_missing(code)))
+        if isinstance(source, str):
+            found.append(Block(account.name, code.co_filename, code.co_firstlineno, (), source))
         else:
             found.append(Block(account.name, code.co_filename, source[0], source[1]))
     by_file: defaultdict[str, set[int]] = defaultdict(set)
     for where in lines:
         file, _, line = where.rpartition(":")
-        if file and not any(b.file == file and b.first <= int(line) < b.first + max(len(b.lines), 1) for b in found):
+        if file and not any(b.file == file and (b.missing or b.first <= int(line) < b.first + len(b.lines)) for b in found):
             by_file[file].add(int(line))
     for file, numbers in by_file.items():
         found += _blocks_of_file(file, sorted(numbers))

@@ -66,6 +66,7 @@ class _Page:
             self.files.setdefault(block.file, len(self.files))
         self.deadline = perf_counter() + (_SECONDS if with_times else 0.0)
         self.accounts = account.with_parts()
+        self.rows_shown: set[tuple[str, int]] = set()  # (file, line)
         self.shown = self._shown()
 
     def _shown(self) -> dict[tuple[int, int], None]:
@@ -127,12 +128,25 @@ class _Page:
     def block(self, k: int, block: Block) -> str:
         what = "" if k == 0 else "called by it: "
         title = f"<h3>{what}<code>{escape(block.title)}</code> <span class='soft'>{escape(block.file)}, line {block.first}</span></h3>"
-        rows = [self.row(block.file, block.first + i, line) for i, line in enumerate(block.lines)]
+        texts = list(enumerate(block.lines, block.first))
         if block.missing:
-            near = sorted(int(where.rpartition(":")[2]) for where in self.lines if where.rpartition(":")[0] == block.file)
-            rows = [self.row(block.file, number, "") for number in near]
-            title += f"<p>There is no source text: {escape(block.missing)}.</p>"
+            texts = [(number, "") for number in sorted(self.numbers(block.file))]
+            title += f"<p>The source is not shown: {escape(block.missing)}.</p>"
+        rows, hidden = [], False
+        for number, line in texts:
+            is_new = (block.file, number) not in self.rows_shown
+            if is_new:
+                rows.append(self.row(block.file, number, line))
+            elif not hidden:
+                rows.append('<tr><td></td><td class="soft">shown above</td><td></td></tr>')
+            hidden = not is_new
+        self.rows_shown |= {(block.file, number) for number, _ in texts}
         return f'{title}<div class="source"><table>{"".join(rows)}</table></div>'
+
+    def numbers(self, file: str) -> Iterable[int]:
+        """The numbers of the lines of a file of which something is known."""
+        parts = (where.rpartition(":") for where in self.lines)
+        return (int(number) for name, _, number in parts if name == file)
 
     def row(self, file: str, number: int, text: str) -> str:
         found = self.lines.get(f"{file}:{number}")
