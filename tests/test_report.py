@@ -107,6 +107,17 @@ def test_each_line_says_whether_it_is_compiled_runs_beside_or_makes_calls_eager(
     assert "Forward" in page.text and "Backward" in page.text and "µs" in page.text
 
 
+def test_backward_programs_for_several_results_have_links_and_times_of_their_own(tmp_path: Path) -> None:
+    compiled = T.compile(lambda x: (x.exp().sum(), (x * 2).sin().sum()))
+    x = T.ones(5, requires_grad=True)
+    for k in (0, 1, 0, 1):
+        compiled(x)[k].backward()
+    page = report(compiled, tmp_path)
+    assert "Backward from the results 0" in page.text and "Backward from the results 1" in page.text
+    assert {"#s0-0-backward-0", "#s0-0-backward-1-0"} <= set(page.links)
+    assert re.search(r"path 0, backward: loop nest 0 \d+ B, \d+\.\d µs", page.text)
+
+
 def test_writes_to_tensors_from_outside_are_told_from_those_to_new_ones(tmp_path: Path) -> None:
     buffer = T.zeros(3)
 

@@ -32,7 +32,7 @@ from tracejit.report.summary import sentence
 from tracejit.runtime.host import HostProgram
 from tracejit.runtime.source import LoweredProgram
 
-__all__ = ["Block", "LineAccount", "Step", "blocks", "line_accounts", "steps_of"]
+__all__ = ["Block", "LineAccount", "Step", "blocks", "line_accounts", "programs_of", "steps_of"]
 
 _MOST_LINES = 2000  # of one function
 _MOST_GUARDS = 24  # of one line
@@ -53,9 +53,11 @@ class Step:
 
 @dataclass(slots=True)
 class LineAccount:
-    """What is known of a line.  operations: recorded there, with the number of paths that have each.  steps: (path, "forward" or
-    "backward", step) of the programs.  outside: what is done there beside the program.  eager: why calls ran eagerly there, with the number
-    of recordings.  guards: what has to be as it was recorded."""
+    """What is known of a line.
+
+    operations: recorded there, with the number of paths that have each.  steps: (path, direction, step) of the programs, see
+    `programs_of`.  outside: what is done there beside the program.  eager: why calls ran eagerly there, with the number of recordings.
+    guards: what has to be as it was recorded."""
 
     operations: Counter[str] = field(default_factory=Counter)
     steps: list[tuple[int, str, Step]] = field(default_factory=list)
@@ -104,6 +106,12 @@ _KINDS: Final[dict[type, str]] = {
 }
 
 
+def programs_of(executable: Any) -> list[tuple[str, Any]]:
+    """(direction, program) of the programs of a path: "forward", "backward", and "backward-1" and so on for passes from other results."""
+    backward = [program for _, (program, _) in executable.backward_programs()]
+    return [("forward", executable.program), *[(f"backward-{i}" if i else "backward", p) for i, p in enumerate(backward)]]
+
+
 def line_accounts(account: Account) -> dict[str, LineAccount]:
     """What is known of each line, by "file:line"."""
     lines: defaultdict[str, LineAccount] = defaultdict(LineAccount)
@@ -114,9 +122,7 @@ def line_accounts(account: Account) -> dict[str, LineAccount]:
         changed = _changed_places(definition(one.function))
         for k, path in enumerate(one.paths):
             _add_recording(lines, path.recording, one.function, changed)
-            programs = [("forward", path.executable.program)]
-            programs += [("backward", program) for _, (program, _) in path.executable.backward_programs()]
-            for direction, program in programs:
+            for direction, program in programs_of(path.executable):
                 for step in steps_of(program):
                     for line in step.origin.lines:
                         lines[line].steps.append((k, direction, step))
@@ -137,7 +143,7 @@ def _add_recording(
         if point.line:
             lines[point.line].guards[f"a value that is computed decides here; recorded was {point.expected.value!r}"] = None
     for fact in recording.facts:
-        if fact.where and fact.kind != "exit" and len(lines[fact.where].guards) < _MOST_GUARDS:
+        if fact.where and fact.kind != "exit" and "._" not in fact.name and len(lines[fact.where].guards) < _MOST_GUARDS:
             lines[fact.where].guards[f"{fact.name} has to be {fact.value}"] = None
     for reason in recording.opaque_calls:
         if reason.where:

@@ -19,7 +19,7 @@ from tracejit.ir.graph import Graph, Node, all_nodes
 from tracejit.ir.printer import node_text
 from tracejit.report.account import Account, opening
 from tracejit.report.guards import effect_texts, exit_failure
-from tracejit.report.lines import Block, LineAccount, Step, blocks, line_accounts, steps_of
+from tracejit.report.lines import Block, LineAccount, Step, blocks, line_accounts, programs_of, steps_of
 from tracejit.report.page_style import SCRIPT, STYLE
 from tracejit.report.paths import PathNode, path_tree
 from tracejit.report.step_times import measured
@@ -31,6 +31,7 @@ _PROGRAMS: Final = 8  # paths whose programs are shown
 _NODES: Final = 400  # of a graph
 _CHARACTERS: Final = 300  # of a line of a graph, or of a value
 _EFFECTS: Final = 20
+_LINKS: Final = 16  # of a line
 _SECONDS: Final = 3.0  # for measuring; programs after that have no times
 _COLOURS: Final = 8
 
@@ -64,16 +65,26 @@ class _Page:
         self.files = {file: k for k, file in enumerate(dict.fromkeys(where.rpartition(":")[0] for where in self.lines))}
         for block in self.blocks:
             self.files.setdefault(block.file, len(self.files))
-        self.deadline = perf_counter() + (_SECONDS if with_times else 0.0)
         self.accounts = account.with_parts()
         self.rows_shown: set[tuple[str, int]] = set()  # (file, line)
         self.shown = self._shown()
+        self.times = self._measured() if with_times else {}
 
     def _shown(self) -> dict[tuple[int, int], None]:
         """(account, path) of those whose programs are shown: the ones that serve most calls."""
         every = [(a, k) for a, one in enumerate(self.accounts) for k in range(len(one.paths))]
         by_use = sorted(every, key=lambda key: -self.accounts[key[0]].paths[key[1]].executable.counter[0])
         return dict.fromkeys(sorted(by_use[:_PROGRAMS]))
+
+    def _measured(self) -> dict[tuple[int, int, str], Sequence[float]]:
+        """(account, path, direction) -> microseconds of each step, of the programs that are shown, until time is up."""
+        found, deadline = {}, perf_counter() + _SECONDS
+        for a, k in self.shown:
+            for direction, program in programs_of(self.accounts[a].paths[k].executable):
+                times = measured(program) if perf_counter() < deadline else None
+                if times is not None:
+                    found[a, k, direction] = times
+        return found
 
     def text(self) -> str:
         name = escape(self.account.name)
@@ -165,8 +176,8 @@ class _Page:
             operations = ", ".join(line.operations) or "compiled together with other lines"
             steps = self.links(line.steps)
             more = f"<br>{steps}" if steps else ""
-            summary = f"<b>compiled:</b> {escape(_cut(operations))}"
-            said.append(f"<details><summary>{summary}</summary>{len(line.steps)} steps of programs{more}</details>")
+            summary, count = f"<b>compiled:</b> {escape(_cut(operations))}", len(line.steps)
+            said.append(f"<details><summary>{summary}</summary>{count} step{'s' * (count != 1)} of programs{more}</details>")
         if line.guards:
             inside = "".join(f"<div>{escape(_cut(guard))}</div>" for guard in line.guards)
             count = len(line.guards)
@@ -176,14 +187,13 @@ class _Page:
     def links(self, steps: Sequence[tuple[int, str, Step]]) -> str:
         """Links to steps of programs that are shown; only those of the function itself have any."""
         found = []
-        for path, direction, step in steps:
-            if (0, path) in self.shown and len(self.accounts) == 1:
-                moved = _bytes(step.origin.read + step.origin.written)
-                found.append(
-                    f'<a href="#s0-{path}-{direction}-{step.number}">path {path}, {direction}: {step.kind} {step.number}</a> '
-                    f'<span class="soft">moves {moved}</span>'
-                )
-        return "<br>".join(found[:16])
+        for path, direction, step in steps if len(self.accounts) == 1 else ():
+            if (0, path) in self.shown:
+                moved, times = _bytes(step.origin.read + step.origin.written), self.times.get((0, path, direction))
+                took = "" if times is None else f", {times[step.number]:.1f} µs"
+                text = f"path {path}, {direction.partition('-')[0]}: {step.kind} {step.number}"
+                found.append(f'<a href="#s0-{path}-{direction}-{step.number}">{text}</a> <span class="soft">{moved}{took}</span>')
+        return "<br>".join(found[:_LINKS])
 
     def place(self, where: str) -> str:
         """A link to a line."""
@@ -275,11 +285,12 @@ class _Page:
         shown = "".join(f"<li><code>{escape(_cut(text))}</code></li>" for text in effects[:_EFFECTS])
         shown += f"<li>... and {len(effects) - _EFFECTS} more</li>" if len(effects) > _EFFECTS else ""
         done = f"<h3>After the program, each call does</h3><ul>{shown}</ul>" if effects else ""
-        parts = [self.direction(f"{a}-{k}-forward", "Forward", executable.graph, executable.program)]
-        for i, (present, graph, program) in enumerate(executable.backward_graphs()):
+        parts = [self.direction((a, k, "forward"), "Forward", executable.graph, executable.program)]
+        backward = zip(programs_of(executable)[1:], executable.backward_graphs(), strict=True)
+        for (direction, program), (present, graph, _) in backward:
             which = ", ".join(str(n) for n, there in enumerate(present) if there)
             title = "Backward" if len(present) == 1 else f"Backward from the results {which}"
-            parts.append(self.direction(f"{a}-{k}-backward" + (f"-{i}" if i else ""), title, graph, program))
+            parts.append(self.direction((a, k, direction), title, graph, program))
         if executable.awaits_backward:
             parts.append("<p>A backward program is being compiled in the background.</p>")
         guards = len(recording.guards)
@@ -291,10 +302,9 @@ class _Page:
             f"<p>{facts}</p>{''.join(parts)}{done}</details>"
         )
 
-    def direction(self, key: str, title: str, graph: Graph, program: Any) -> str:
+    def direction(self, key: tuple[int, int, str], title: str, graph: Graph, program: Any) -> str:
         """The steps and the graph of a program."""
-        steps = steps_of(program)
-        times = measured(program) if perf_counter() < self.deadline else None
+        steps, times = steps_of(program), self.times.get(key)
         step_of = {value: step.number for step in steps for value in step.origin.values}
         seconds = getattr(program, "seconds", 0.0)
         made = f"compiled in {seconds:.2f} s" if seconds else "machine code was found in a cache"
@@ -316,7 +326,7 @@ class _Page:
             f"<details><summary>{len(graph.history)} passes made it</summary>{history}</details>"
         )
 
-    def step(self, key: str, step: Step, times: Sequence[float] | None) -> str:
+    def step(self, key: tuple[int, int, str], step: Step, times: Sequence[float] | None) -> str:
         origin, time = step.origin, "" if times is None else f"{times[step.number]:.1f} µs"
         if times is not None and max(times) > 0:
             time = f'<span class="bar" style="width: {60 * times[step.number] / max(times):.0f}px"></span>{time}'
@@ -324,7 +334,7 @@ class _Page:
         where = ", ".join(map(self.place, origin.lines[:6])) + (" ..." if len(origin.lines) > 6 else "")
         chip = _chip(step.number)
         return (
-            f'<tr id="s{key}-{step.number}"><td>{chip}</td><td class="k">{escape(step.kind)}</td>'
+            f'<tr id="s{"-".join(map(str, key))}-{step.number}"><td>{chip}</td><td class="k">{escape(step.kind)}</td>'
             f'<td class="code">{escape(_cut(computes))}</td><td>{where}</td>'
             f'<td class="n">{_bytes(origin.read)}</td><td class="n">{_bytes(origin.written)}</td><td class="k">{time}</td></tr>'
         )
