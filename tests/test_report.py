@@ -304,6 +304,13 @@ def test_the_file_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["report.html"]
 
 
+def test_the_first_sentence_counts_calls() -> None:
+    compiled = T.compile(lambda x, n: x * len("a" * n), dynamic=False)
+    for n in (1, 1, 1, 2, 2, 2):
+        compiled(T.ones(2), n)
+    assert "4 of 6 calls ran as machine code. The other 2 calls ran as Python to be recorded." in compiled._repr_html_()
+
+
 def test_notebooks_show_a_few_lines() -> None:
     compiled = T.compile(lambda x: x + 1)
     for _ in range(4):

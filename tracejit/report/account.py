@@ -81,8 +81,9 @@ def opening(account: Account) -> tuple[str, str]:
         return f"{name} ran compiled in {ran} only.", why
     if served == calls:
         return f"{name} is compiled: all {counted(calls, 'call')} ran as machine code.", nothing
-    others = counted(calls - served, "other call")
-    return (
-        f"{name} is compiled: {ran} ran as machine code. {others} ran as Python, {stats.traces:,} of them to be recorded.",
-        nothing,
-    )
+    others, recorded = calls - served, stats.traces
+    if others == recorded:
+        rest = f"The other {'call' if others == 1 else counted(others, 'call')} ran as Python to be recorded."
+    else:
+        rest = f"The other {counted(others, 'call')} ran as Python, {recorded:,} of them to be recorded."
+    return f"{name} is compiled: {ran} ran as machine code. {rest}", nothing

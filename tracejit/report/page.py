@@ -14,9 +14,11 @@ from html import escape as _escape
 from time import perf_counter
 from typing import Any, Final
 
+from tracejit.config import config
 from tracejit.core.op import Kind
 from tracejit.ir.graph import Graph, Node, all_nodes
 from tracejit.ir.printer import node_text
+from tracejit.native import object_cache
 from tracejit.report.account import Account, opening
 from tracejit.report.guards import effect_texts, exit_failure
 from tracejit.report.lines import Block, LineAccount, Step, blocks, line_accounts, programs_of, steps_of
@@ -374,7 +376,13 @@ class _Page:
             f"{len(programs)} programs: {len(programs) - found} were compiled, in {sum(seconds):.2f} s; the machine code of {found} "
             "was in a cache or was shared with programs of other sizes."
         )
-        return f'<h2 id="compiling">Compiling</h2><p>{text}</p>' if programs else ""
+        counts, kept = object_cache.counts, ""
+        if config.cache:
+            place = escape(object_cache.directory() or "nowhere")
+            kept = (
+                f"<p>In this process {counts.hits:,} programs came from files in {place}; {counts.misses:,} were not there.</p>"
+            )
+        return f'<h2 id="compiling">Compiling</h2><p>{text}</p>{kept}' if programs else ""
 
 
 def _chip(number: int) -> str:
