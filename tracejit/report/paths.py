@@ -6,7 +6,7 @@ values of fewest facts (capture/recording/facts.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,8 @@ from tracejit.report.guards import exit_failure
 __all__ = ["PathNode", "path_tree"]
 
 _COMPARED = 64  # earlier paths with which one is compared
-_Table = dict[tuple[str, str], Fact]
+_VALUES = ("value", "size", "outcome")  # kinds of facts that are about the value of a thing
+_Table = dict[tuple[str, str, str], Fact]
 
 
 @dataclass(slots=True)
@@ -43,7 +44,7 @@ def path_tree(paths: Sequence[Any]) -> list[PathNode]:
             there = number.get(id(bridge), -1)
             if code and there > k:
                 exits.setdefault(there, (k, code))
-    tables: list[_Table] = [{(fact.name, fact.where): fact for fact in path.recording.facts} for path in paths]
+    tables = [_table(path.recording.facts) for path in paths]
     roots: list[PathNode] = []
     for k, node in enumerate(nodes):
         if k in exits:
@@ -57,6 +58,11 @@ def path_tree(paths: Sequence[Any]) -> list[PathNode]:
         else:
             roots.append(node)
     return roots
+
+
+def _table(facts: Iterable[Fact]) -> _Table:
+    """The facts by what they are about."""
+    return {("value" if fact.kind in _VALUES else fact.kind, fact.name, fact.where): fact for fact in facts}
 
 
 def _nearest(tables: Sequence[_Table], k: int) -> tuple[int, Fact, Fact] | None:
