@@ -70,8 +70,20 @@ def _nearest(tables: Sequence[_Table], k: int) -> tuple[int, Fact, Fact] | None:
     found: tuple[int, Fact, Fact] | None = None
     fewest = 0
     for j in range(max(0, k - _COMPARED), k):
-        there = tables[j]
-        differences = [(there[key], fact) for key, fact in tables[k].items() if key in there and there[key].value != fact.value]
+        differences = _differences(tables[j], tables[k])
         if differences and (found is None or len(differences) < fewest):
             found, fewest = (j, *differences[0]), len(differences)
+    return found
+
+
+def _differences(there: _Table, here: _Table) -> list[tuple[Fact, Fact]]:
+    """(fact of one path, fact of the other) where they are about the same thing and differ.  Where one path asks for a value and the other
+    for a type alone, the latter is told as "another" of its type."""
+    found = [(there[key], fact) for key, fact in here.items() if key in there and there[key].value != fact.value]
+    for (kind, name, where), fact in here.items():
+        other = {"value": "type", "type": "value"}.get(kind, "")
+        before = there.get((other, name, where))
+        if before is not None and (kind, name, where) not in there and (other, name, where) not in here:
+            pair = before, fact
+            found.append(tuple([x._replace(value=f"another {x.value}") if x.kind == "type" else x for x in pair]))  # type: ignore[arg-type]
     return found
