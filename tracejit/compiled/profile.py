@@ -1,8 +1,8 @@
 """`tracejit.profile()`: times calls of compiled functions, and backward passes through them.
 
-While a profile is on, calls take the way through `dispatch` (dispatch.py), which hands them to `profile._call`; and the functions of
-autograd that call backward programs are replaced by ones that read the clock before and after.  While none is on, nothing of this is
-there: calls go through machine code as always.
+While a profile is on, calls take the way through `dispatch` (dispatch.py), which hands them to a function of the profile; and the
+functions of autograd that call backward programs are replaced by ones that read the clock before and after.  While none is on,
+nothing of this is there: calls go through machine code as always.
 
 What programs do inside is not timed (report/profile_table.py says how it is estimated).  Calls that run eagerly are counted and have no
 time.
@@ -40,15 +40,8 @@ from tracejit.report.profile_table import (
 __all__ = ["profile"]
 
 _MOST_EVENTS: Final = 1_000_000
+_MOST_RAW: Final = 2_000_000
 _turn = threading.Lock()
-
-
-class _Inside(threading.local):
-    """nanoseconds: what calls inside of the one under way took, in this thread.  thread: its number, for traces."""
-
-    def __init__(self) -> None:
-        self.nanoseconds = 0
-        self.thread = threading.get_native_id()
 
 
 class profile:  # noqa: N801  (named like no_grad)
@@ -62,18 +55,19 @@ class profile:  # noqa: N801  (named like no_grad)
     Raises RuntimeError when entered while another profile is on."""
 
     def __init__(self) -> None:
-        self._events: list[tuple[int, int, int, Run]] = []  # the fields of Event
         self.eager_calls = 0
         self.seconds = 0.0
+        # (begin, end, thread, what ran), as it was noted: a Run, or of a backward pass (plan, output or mask, number of outputs).
+        self._raw: list[tuple[int, int, int, Any]] = []
+        self._events: list[Event] = []
         self._runs: dict[Any, Run] = {}
         # By the id of `Executable.counter`: the calls served when it was looked at last; the number of the path.
         self._counts: dict[int, int] = {}
         self._numbers: dict[int, int] = {}
         self._last: dict[
-            int, tuple[list[int], Run]
-        ] = {}  # id of a function's slots -> counter of the path that served last, its run
+            int, list[Any]
+        ] = {}  # id of a function's slots -> [counter of the path that served last, its run, its count]
         self._alive: list[list[int]] = []  # these counters, so that no other list has the id of one
-        self._inside = _Inside()
         self._lock = threading.RLock()
         self._start = 0
         self._put_back: list[tuple[Any, str, Any]] = []
@@ -91,7 +85,7 @@ class profile:  # noqa: N801  (named like no_grad)
                 self._counts[id(counter)], self._numbers[id(counter)] = counter[0], k
                 self._alive.append(counter)
         self._start = perf_counter_ns()
-        timed[0] = self._call
+        timed[0] = self._timed_call()
         ask_always(1)
         return self
 
@@ -102,25 +96,25 @@ class profile:  # noqa: N801  (named like no_grad)
         for owner, name, function in self._put_back:
             setattr(owner, name, function)
         self._put_back.clear()
-        for known in (self._counts, self._numbers, self._last, self._alive):
-            known.clear()  # type: ignore[attr-defined]
+        self._last.clear()
         _turn.release()
 
     # -- what was measured
     @property
     def events(self) -> list[Event]:
-        """Each timed call: when it began and ended, in which thread, and what ran."""
-        return [Event(*fields) for fields in self._events]
+        """Each timed call: when it began and ended, in which thread, and what ran.  Of more than a million the first million."""
+        self._collect()
+        return self._events
 
     @property
     def calls(self) -> list[CallRow]:
         """A row for each function, path and direction."""
-        return call_rows(self._runs.values())
+        return call_rows(self._collect())
 
     @property
     def steps(self) -> list[StepRow]:
         """A row for each step of a program; their times are estimates."""
-        return step_rows(self._runs.values())
+        return step_rows(self._collect())
 
     @property
     def lines(self) -> list[LineRow]:
@@ -130,7 +124,7 @@ class profile:  # noqa: N801  (named like no_grad)
     def table(self, rows: int = 20) -> str:
         """A text of three parts: functions, lines and steps, each with calls, milliseconds, mean microseconds of a call, share of the
         time in compiled functions, and megabytes moved.  rows: at most so many in each part."""
-        return table(self.seconds, list(self._runs.values()), rows)
+        return table(self.seconds, self._collect(), rows)
 
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
         """Write all calls as a file of Chrome's trace format, which https://ui.perfetto.dev and chrome://tracing open.  Of more
@@ -139,7 +133,7 @@ class profile:  # noqa: N801  (named like no_grad)
         write_trace(path, events, min((event.begin for event in events), default=0))
 
     def __repr__(self) -> str:
-        return f"<profile of {self.seconds:.3f} s: {sum(run.calls for run in self._runs.values())} timed calls>"
+        return f"<profile of {self.seconds:.3f} s: {sum(run.calls for run in self._collect())} timed calls>"
 
     # -- measuring
     def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
@@ -147,35 +141,43 @@ class profile:  # noqa: N801  (named like no_grad)
         self._put_back.append((owner, name, function))
         setattr(owner, name, make(function))
 
-    def _call(self, slots: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result of a call of the function with these slots, or UNSERVED."""
-        inside = self._inside
-        outer, inside.nanoseconds = inside.nanoseconds, 0
-        front = slots[FRONT]
-        begin = perf_counter_ns()
-        try:
+    def _timed_call(self) -> Callable[[list[Any], tuple[Any, ...], dict[str, Any]], Any]:
+        """What serves calls while this profile is on: `call(slots, args, kwargs)` gives the result, or UNSERVED.  Between large products
+        nothing is in the processor's caches, so it does little, and `_collect` the rest."""
+        raw, last, clock, thread = self._raw, self._last, perf_counter_ns, threading.get_ident
+
+        def call(slots: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            front = slots[FRONT]
+            begin = clock()
             result = slots[SERVE](args, kwargs) if front is None or kwargs else front(*args)
             if result.__class__ is Exit:
                 result = slots[FALLBACK](args, kwargs, result.number, None, result.counter)
-        finally:
-            end = perf_counter_ns()
-            within, inside.nanoseconds = inside.nanoseconds, outer + end - begin
+            end = clock()
+            known = last.get(id(slots))
+            if known is not None and known[0][0] != known[2]:
+                known[2] = known[0][0]
+                raw.append((begin, end, thread(), known[1]))
+                if len(raw) > _MOST_RAW:
+                    self._collect()
+            else:
+                self._note_other(slots, result, begin, end)
+            return result
+
+        return call
+
+    def _note_other(self, slots: list[Any], result: Any, begin: int, end: int) -> None:
+        """Note a call that was not served by the path that served the one before."""
         if result is UNSERVED:
-            inside.nanoseconds = outer + within
             self.eager_calls += 1
-        else:
-            with self._lock:
-                self._note(self._run_of(slots), begin, end, within)
-        return result
+            return
+        self._raw.append((begin, end, threading.get_ident(), self._run_of(slots)))
 
     def _run_of(self, slots: list[Any]) -> Run:
         """What has just served a call: a path, whose count has grown, or a recording."""
-        last, counts = self._last.get(id(slots)), self._counts
-        if last is not None:
-            counter, run = last
-            if counts[id(counter)] != counter[0]:
-                counts[id(counter)] = counter[0]
-                return run
+        counts = self._counts
+        previous = self._last.get(id(slots))
+        if previous is not None:
+            counts[id(previous[0])] = previous[2]
         function = slots[OWNER]
         for k, path in enumerate(function._table.paths):
             executable = path.executable
@@ -184,7 +186,7 @@ class profile:  # noqa: N801  (named like no_grad)
             if counts.get(id(counter), 0) != counter[0]:
                 counts[id(counter)] = counter[0]
                 run = self._run((id(counter), "forward"), executable, "forward", partial(getattr, executable, "program"))
-                self._last[id(slots)] = counter, run
+                self._last[id(slots)] = [counter, run, counter[0]]
                 return run
         name = function._diagnostics.name
         kind = "recorded" if function._table.pieces is None else "in pieces"
@@ -198,40 +200,51 @@ class profile:  # noqa: N801  (named like no_grad)
             self._alive.append(executable.counter)
         return run
 
-    def _note(self, run: Run, begin: int, end: int, within: int = 0) -> None:
-        run.calls += 1
-        run.seconds += (end - begin - within) * 1e-9
-        events = self._events
-        if len(events) < _MOST_EVENTS:
-            events.append((begin, end, self._inside.thread, run))
-
-    def _note_pass(self, plan: Any, present: tuple[bool, ...], begin: int) -> None:
-        end = perf_counter_ns()
-        self._inside.nanoseconds += end - begin
-        key = id(plan.counter), "backward", present
+    def _collect(self) -> list[Run]:
+        """What ran, with all that was noted so far.  Calls inside of others are subtracted from these."""
         with self._lock:
-            self._note(self._run(key, plan, "backward", lambda: _backward_program(plan, present)), begin, end)
+            noted = sorted(self._raw, key=lambda fields: (fields[2], fields[0], -fields[1]))
+            del self._raw[: len(noted)]
+            around: list[Event] = []  # the calls under way, the innermost last
+            for begin, end, thread, what in noted:
+                event = Event(begin, end, thread, what if isinstance(what, Run) else self._backward_run(*what))
+                while around and (around[-1].thread != thread or around[-1].end <= begin):
+                    around.pop()
+                if around:
+                    around[-1].run.seconds -= (end - begin) * 1e-9
+                around.append(event)
+                event.run.add((end - begin) * 1e-9)
+                if len(self._events) < _MOST_EVENTS:
+                    self._events.append(event)
+        return list(self._runs.values())
+
+    def _backward_run(self, plan: Any, outputs: int | tuple[bool, ...], count: int) -> Run:
+        """outputs: from which the pass came: the number of one of `count`, or a mask."""
+        present = tuple([i == outputs for i in range(count)]) if isinstance(outputs, int) else outputs
+        key = id(plan.counter), "backward", present
+        return self._run(key, plan, "backward", lambda: _backward_program(plan, present))
 
     def _timed_pass(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`api._to_leaves` or `api._gradients`, timed where they do the pass."""
+        raw, clock, thread = self._raw, perf_counter_ns, threading.get_ident
 
         def timed_pass(root: Any, node: CompiledNode, *others: Any) -> Any:
-            begin = perf_counter_ns()
+            begin = clock()
             result = function(root, node, *others)
             if result is not False and result is not None:
-                index = root._index
-                self._note_pass(node.plan, tuple([i == index for i in range(node.count)]), begin)
+                raw.append((begin, clock(), thread(), (node.plan, root._index, node.count)))
             return result
 
         return timed_pass
 
     def _timed_node(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`CompiledNode._gradients`, timed."""
+        raw, clock, thread = self._raw, perf_counter_ns, threading.get_ident
 
         def timed_node(node: CompiledNode, present: tuple[bool, ...], *others: Any) -> Any:
-            begin = perf_counter_ns()
+            begin = clock()
             result = function(node, present, *others)
-            self._note_pass(node.plan, present, begin)
+            raw.append((begin, clock(), thread(), (node.plan, present, node.count)))
             return result
 
         return timed_node

@@ -45,6 +45,12 @@ class Run:
         """For tables and traces."""
         return f"{self.function}, {self.kind}" + (f", path {self.path}" if self.kind in ("forward", "backward") else "")
 
+    def add(self, seconds: float) -> None:
+        """Count a run."""
+        self.calls += 1
+        self.seconds += seconds
+        self._steps = None
+
     def steps(self) -> list[tuple[Step, float, bool]]:
         """(step, seconds of all runs, whether it was measured alone and not estimated by bytes)."""
         if self._steps is None:
