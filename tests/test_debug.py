@@ -241,7 +241,7 @@ def test_the_guard_that_failed_is_named_where_the_call_is_not_recorded(capsys: p
             box.mode = "plain"
     assert compiled.stats.traces == 1
     error = capsys.readouterr().err
-    assert "since a guard failed: box.mode: expected 'plain', found 'other'" in error
+    assert "since a guard failed: box.mode at line " in error and "`: expected 'plain', found 'other'" in error
 
 
 def test_calls_that_are_left_to_python_are_written_of(capsys: pytest.CaptureFixture[str]) -> None:

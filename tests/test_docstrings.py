@@ -42,13 +42,13 @@ OPEN: Final = {"compat": 2}
 FLAGS: Final = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 ENTRIES: Final = {f"{path}.{name}": text for path, entries in examples().items() for name, text in entries.items()}
 OURS_ALONE: Final = {
-    "tracejit.shadow", "tracejit.mark_dynamic", "tracejit.mark_static",
+    "tracejit.shadow", "tracejit.profile", "tracejit.explain_misses", "tracejit.mark_dynamic", "tracejit.mark_static",
     "tracejit.CompiledFunction", "Tensor.is_viewable", "Tensor.logcumsumexp_", "Tensor.to_device",
     "serialization.save", "serialization.load", "autograd.GradcheckError", "autograd.function.FunctionNode",
     "tracejit.set_num_interop_threads", "tracejit.map", "tracejit.scan",
     "utils.data.digits", "nn.utils.prune.global_unstructured", "Generator.draw", "Generator.state",
     "optim.Optimizer.initial_state", "optim.Optimizer.update", "optim.Optimizer.update_group", "utils.tensorboard.SummaryWriter",
-    "func.value_and_grad", "multiprocessing.get_all_sharing_strategies", "multiprocessing.get_sharing_strategy",
+    "func.value_and_grad", "Tensor.graph", "multiprocessing.get_all_sharing_strategies", "multiprocessing.get_sharing_strategy",
 }  # fmt: skip
 """Examples of what PyTorch does not have, or does with what it has and this library has not; beside those of these modules and of
 files in other formats:"""

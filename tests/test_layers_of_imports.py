@@ -77,7 +77,7 @@ MEETING = [
     {"recording_driver"},
     {"bridges", "export"},
     {"compile", "cache"},
-    {"_dynamo", "shadow", "compiler"},
+    {"_dynamo", "shadow", "profile", "compiler"},
 ]
 FACE = [
     {"inference", "optimize", "sklearn"},

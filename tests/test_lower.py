@@ -301,3 +301,22 @@ def test_chains_of_operations_are_no_deeper_on_the_stack_than_on_the_page(of_con
     finally:
         sys.setrecursionlimit(before)
     assert steps
+
+
+def test_each_step_tells_the_operations_values_and_bytes_that_it_came_from() -> None:
+    graph = trace(lambda x, w: total(op("relu", x @ w) * 2.0), [f32(64, 32), f32(32, 16)])
+    lowered = lower(graph, {})
+    product, nest = lowered.origins
+    assert len(lowered.origins) == len(lowered.spec.steps) == len(lowered.text)
+    assert (product.operations, product.read, product.written) == (("matmul",), 4 * (64 * 32 + 32 * 16), 4 * 64 * 16)
+    assert set(nest.operations) == {"relu", "mul", "sum"} and nest.read == 4 * 64 * 16
+    made = {v: node.op.name for node in graph.nodes for v in node.outputs}
+    assert [made[v] for v in (*product.values, *nest.values)] == [*product.operations, *nest.operations]
+    assert sum(origin.read for origin in lowered.origins) == lowered.traffic.read
+
+
+def test_a_run_of_equal_nests_tells_of_all_of_them() -> None:
+    lowered = lower(sgd_step(4, 6, 5, 3), {})
+    assert len(lowered.origins) == len(lowered.spec.steps)
+    assert sum(origin.read for origin in lowered.origins) == lowered.traffic.read
+    assert sum(origin.written for origin in lowered.origins) == lowered.traffic.written

@@ -63,6 +63,7 @@ from tracejit.amp.autocast_mode import (
 )  # fmt: skip
 from tracejit.autograd.grad_mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from tracejit.compiled.compile import CompiledFunction, compile
+from tracejit.compiled.profile import profile
 from tracejit.compiled.shadow import shadow
 from tracejit.control_flow import cond, map, scan, while_loop
 from tracejit.core.devices import device
@@ -105,6 +106,7 @@ from tracejit.functional.top_level import *  # noqa: F403
 from tracejit.functions import *  # noqa: F403  (each name is listed there)
 from tracejit.llvm.thread_pool import get_num_threads, set_num_threads
 from tracejit.random import Generator, default_generator
+from tracejit.report.misses import explain_misses
 from tracejit.serialization import load, save
 from tracejit.tensor import Size, Tensor, as_tensor, from_numpy, tensor
 from tracejit.tensor import in_place_functions as _in_place_functions
@@ -197,6 +199,7 @@ __all__ = [
     "dtype",
     "e",
     "enable_grad",
+    "explain_misses",
     "ffi",
     "fft",
     "finfo",
@@ -250,6 +253,7 @@ __all__ = [
     "optimize",
     "pi",
     "preserve_format",
+    "profile",
     "profiler",
     "promote_types",
     "quasirandom",

@@ -14,8 +14,8 @@ from urllib.parse import urlparse
 
 from tracejit.core.lazy import lazy_module
 from tracejit.core.missing import absent, missing_names
+from tracejit.core.whole_file import whole_file
 from tracejit.serialization import load as load_file
-from tracejit.serialization.files import whole_file
 
 __all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "load_url", "set_dir"]
 

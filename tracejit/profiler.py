@@ -1,4 +1,5 @@
-"""tracejit.profiler: labels that programs give to parts of themselves.  There is no profiler of operations; Python's own see them."""
+"""tracejit.profiler: names of PyTorch's profiler.  What is measured here is calls of compiled functions, by `tracejit.profile()`; eager
+operations are seen by Python's own profilers."""
 
 from __future__ import annotations
 
@@ -30,7 +31,10 @@ class ProfilerActivity(enum.Enum):
     CPU, XPU, MTIA, CUDA, HPU, PrivateUse1 = range(6)
 
 
-_MESSAGE = "tracejit does not time operations; use cProfile, and the statistics and explain() of compiled functions"
+_MESSAGE = (
+    "tracejit does not time eager operations; use `with tracejit.profile() as p:` for compiled functions (p.table() and "
+    "p.export_chrome_trace(path)), and cProfile for the rest"
+)
 profile = absent(__name__, "profile", f"profiler.profile(): {_MESSAGE}")
 schedule = absent(__name__, "schedule", f"profiler.schedule(): {_MESSAGE}")
 tensorboard_trace_handler = absent(__name__, "tensorboard_trace_handler", f"profiler.tensorboard_trace_handler(): {_MESSAGE}")

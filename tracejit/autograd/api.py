@@ -98,7 +98,8 @@ def _cotangent(root: Any, gradient: Any) -> np.ndarray[Any, Any] | None:
 
 def _to_leaves(root: Any, node: CompiledNode, gradient: Any, retain: bool) -> bool:
     """backward() of an output of a compiled program, in one call.  False where the engine must do it, or tell what is wrong: then nothing
-    was done."""
+    was done.  While calls are timed, another function is in the place of this one, which calls it (compiled/profile.py); likewise
+    `_gradients`, and that of CompiledNode."""
     cotangent = _cotangent(root, gradient)
     if cotangent is None:
         return False

@@ -421,6 +421,8 @@ class StateRecorder(Interpreter):
             if maker is not None:  # else it is from outside, and so is the pass
                 why = "it takes its steps to say what a hook sees, or how one result depends on another one"
                 recorder.stop("outlined_loop", f"the loop at {maker.line}: {why}")
+        elif event == "library state changed":
+            recorder.stop("global_state", *details)
         elif event == "data assigned":
             self._assign_data(*details)
         elif event == "leaf begun":

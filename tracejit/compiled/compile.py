@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -39,11 +40,15 @@ from tracejit.core.compiler import installed
 from tracejit.core.interpreter import pushed_anywhere
 from tracejit.core.lazy import lazy_module
 from tracejit.core.weak_table import WeakTable
+from tracejit.core.whole_file import written
 from tracejit.cpython.dispatcher import dispatcher
 from tracejit.cpython.size_table import Reach
 from tracejit.ffi.c_function import CFunction
 from tracejit.ffi.plain_program import PlainProgram
-from tracejit.report.explain import explain_function, graph_text, source_text
+from tracejit.report.account import Account
+from tracejit.report.explain import explain_function, source_text
+from tracejit.report.graph_drawing import GraphText, drawn_text
+from tracejit.report.page import page, short
 from tracejit.report.stats import Stats
 from tracejit.report.summary import summary
 from tracejit.tensor import Tensor
@@ -73,7 +78,8 @@ _FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType, functools.partial, 
 
 
 class CompiledFunction(_Partial[P, R]):
-    """The result of `compile`.  Call it like the function; `stats`, `explain()`, `graph()`, `source()` tell what happened.
+    """The result of `compile`.  Call it like the function; `stats`, `explain()`, `report()`, `graph()`, `source()` tell what
+    happened.
 
     It is a functools.partial without arguments so that C calls the dispatcher (cpython/dispatcher.py) directly.  A `__call__`
     written in Python costs 0.1 us more, and would be in the traceback of errors that the function raises."""
@@ -173,15 +179,46 @@ class CompiledFunction(_Partial[P, R]):
             table.pieces,
         )
 
+    def report(self, path: str | os.PathLike[str], *, times: bool = True) -> str:
+        """Write a report of all that happened to this function as one HTML file, to be opened in a browser, and return its path.
+
+        It has the source with, line by line, what was compiled, what runs beside the program and what made calls run
+        eagerly; the recorded paths as a tree, with what tells them apart; and the programs: graphs, steps, bytes, times.
+
+        path: of the file, which is replaced at once.  times: whether the steps of programs are measured on made-up arrays, which
+        takes up to some seconds.  Raises OSError if the file cannot be written."""
+        return str(written(path, page(self._account(), times).encode("utf-8", "replace")))
+
+    def _repr_html_(self) -> str:
+        return short(self._account())
+
+    def _account(self) -> Account:
+        self._install_finished()
+        table, diagnostics = self._table, self._diagnostics
+        pieces = table.pieces
+        return Account(
+            diagnostics.name,
+            self.__wrapped__,
+            diagnostics.stats,
+            table.paths,
+            dict(diagnostics.reasons),
+            self._policy.divergence,
+            table.is_full(),
+            self._driver.pending is not None,
+            table.symbolic.describe(),
+            "" if pieces is None else pieces.text,
+            () if pieces is None else tuple([part._account() for part in pieces.parts]),
+        )
+
     def _install_finished(self) -> None:
         """Install what has been compiled in the background, so that answers include it."""
         with suppress(FullGraphError):  # the reasons include it
             self._driver.install_finished()
 
-    def graph(self, index: int = -1) -> str:
-        """The optimised graph of a recorded path (the latest by default) as Python that runs.  Raises RuntimeError if there is
-        none."""
-        return graph_text(self._path(index).executable)
+    def graph(self, index: int = -1) -> GraphText:
+        """The optimised graph of a recorded path (the latest by default) as Python that runs: a str.  Its methods `svg(path)` and
+        `dot()` draw it.  Raises RuntimeError if there is none."""
+        return drawn_text(self._path(index), self.__wrapped__)
 
     def source(self, index: int = -1) -> str:
         """The programs of a recorded path as the source of a Python module that needs only NumPy and Numba: `run`, and

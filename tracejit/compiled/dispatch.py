@@ -17,7 +17,7 @@ from tracejit.config import config, watch
 from tracejit.core.interpreter import ask_always, pushed_anywhere, state
 from tracejit.cpython.dispatcher import UNSERVED
 
-__all__ = ["FALLBACK", "OWNER", "SERVE", "compared", "dispatch_function", "fallback_call", "nothing_recorded"]
+__all__ = ["FALLBACK", "OWNER", "SERVE", "compared", "dispatch_function", "fallback_call", "nothing_recorded", "timed"]
 
 SERVE: Final = 0
 FALLBACK: Final = 1
@@ -26,6 +26,8 @@ OWNER: Final = 4
 _EAGER = state.base
 compared: list[Callable[[Any, tuple[Any, ...], dict[str, Any]], Any] | None] = [None]
 """The callable that serves calls while compiled calls are compared with eager ones (shadow.py); None otherwise."""
+timed: list[Callable[[list[Any], tuple[Any, ...], dict[str, Any]], Any] | None] = [None]
+"""The callable that serves calls of a function with given slots while calls are timed (profile.py); None otherwise."""
 
 
 def nothing_recorded(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -44,6 +46,8 @@ def dispatch_function(slots: list[Any]) -> Callable[..., Any]:
                 return UNSERVED
             if compared[0] is not None:
                 return compared[0](slots[OWNER], args, kwargs)
+            if timed[0] is not None:
+                return timed[0](slots, args, kwargs)
         result = slots[SERVE](args, kwargs)
         return result if result.__class__ is not Exit else slots[FALLBACK](args, kwargs, result.number)
 

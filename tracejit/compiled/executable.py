@@ -751,6 +751,10 @@ class Executable:
         """(mask of cotangents, (program, positions of direct inputs)) of the backward programs compiled so far."""
         return [(present, built) for (present, _), built in self._backward.items()]
 
+    def backward_graphs(self) -> list[tuple[Mask, Graph, Any]]:
+        """(mask of cotangents, graph, program) of the backward programs compiled so far, for reports: graphs are made again."""
+        return [(present, self.backward_graph(present, mask)[0], built[0]) for (present, mask), built in self._backward.items()]
+
 
 def _backward_role(present: Mask) -> str:
     return f"backward for the cotangents {[i for i, is_present in enumerate(present) if is_present]}"

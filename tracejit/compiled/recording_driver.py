@@ -54,7 +54,8 @@ from tracejit.cpython.dispatcher import UNSERVED
 from tracejit.cpython.size_table import Reach, Shapes
 from tracejit.llvm.family import Family
 from tracejit.report.debug import DebugLog, report_defect, unserved
-from tracejit.report.guards import exit_text, miss_text
+from tracejit.report.guards import Failure, exit_failure, miss_failure
+from tracejit.report.misses import note
 
 __all__ = ["Miss", "PendingPath", "RecordingDriver"]
 
@@ -123,8 +124,10 @@ class RecordingDriver:
         table, policy, diagnostics, options = self._table, self._policy, self._diagnostics, self._options
         stats, exited = diagnostics.stats, miss.exited
         stats.unserved += 1
+        failure = None
         if miss.tried and config.debug:
-            self._log_guard(args, kwargs, miss)
+            failure = self._failure(args, kwargs, miss)
+            unserved(diagnostics.name, failure.text())
         if miss.tried and exited is None:
             stats.guard_misses += 1
         if self.pending is not None or (is_crowded() and self._wait() < math.inf):
@@ -157,6 +160,8 @@ class RecordingDriver:
             if reason is not None:
                 policy.reject(reason, lasting=reason.code != "profiler_active")
                 return UNSERVED
+            if miss.tried:
+                note(diagnostics.name, failure or self._failure(args, kwargs, miss))
             symbolic = table.symbolic
             dynamic = symbolic.dimensions(args, kwargs)
             integers = integers_among(args, kwargs, symbolic.reach)  # before the call, which may change its arguments
@@ -218,14 +223,12 @@ class RecordingDriver:
         finally:
             ticket.over = True
 
-    def _log_guard(self, args: tuple[Any, ...], kwargs: dict[str, Any], miss: Miss) -> None:
-        """Log why no path serves the call: the failed guard at the exit, or of the first path."""
+    def _failure(self, args: tuple[Any, ...], kwargs: dict[str, Any], miss: Miss) -> Failure:
+        """Why no path serves the call: the failed guard at the exit, or of the first path."""
         if miss.exited is not None:
-            text = exit_text(miss.exited.executable.graph, miss.number)
-        else:
-            first = self._table.first if self._table.first in miss.tried else None
-            text = miss_text((first or miss.tried[-1]).recording, self._function, args, kwargs)
-        unserved(self._diagnostics.name, text)
+            return exit_failure(miss.exited.executable.graph, miss.number)
+        first = self._table.first if self._table.first in miss.tried else None
+        return miss_failure((first or miss.tried[-1]).recording, self._function, args, kwargs)
 
     def _make_instance(self, args: tuple[Any, ...], kwargs: dict[str, Any], miss: Miss, sizes: Shapes) -> bool:
         """Install a path for a call of these sizes without recording it, if a recording with symbolic sizes describes it.

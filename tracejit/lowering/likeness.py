@@ -27,6 +27,7 @@ from tracejit.lowering.steps import NestCall, NestRun, NumberSlot, ProgramStep
 __all__ = ["Nests", "form", "group_alike_units", "merge_runs"]
 
 U = TypeVar("U")
+_About = TypeVar("_About")
 
 
 def form(nest: Nest) -> Hashable:
@@ -184,12 +185,12 @@ def _alike(first: ProgramStep, second: ProgramStep) -> bool:
 
 
 def merge_runs(
-    steps: Sequence[ProgramStep], text: Sequence[str], summary: Callable[[Sequence[int]], str]
-) -> tuple[list[ProgramStep], list[str]]:
-    """The steps and their descriptions, neighbours that are alike made one NestRun; summary: describes such a run, from the numbers of its
-    steps."""
+    steps: Sequence[ProgramStep], about: Sequence[_About], summary: Callable[[Sequence[int]], _About]
+) -> tuple[list[ProgramStep], list[_About]]:
+    """The steps and what is told about each, neighbours that are alike made one NestRun; summary: tells of such a run, from the numbers of
+    its steps."""
     made: list[ProgramStep] = []
-    lines: list[str] = []
+    told: list[_About] = []
     k = 0
     while k < len(steps):
         end = k + 1
@@ -198,9 +199,9 @@ def merge_runs(
         calls = tuple(s for s in steps[k:end] if isinstance(s, NestCall))
         if end - k > 1:
             made.append(NestRun(calls))
-            lines.append(summary(range(k, end)))
+            told.append(summary(range(k, end)))
         else:
             made.append(steps[k])
-            lines.append(text[k])
+            told.append(about[k])
         k = end
-    return made, lines
+    return made, told

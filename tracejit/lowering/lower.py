@@ -35,7 +35,7 @@ from tracejit.lowering.inlining import inlined_nodes, stored_nodes
 from tracejit.lowering.lapack import lapack_call, scratch_for
 from tracejit.lowering.likeness import Nests, group_alike_units, merge_runs
 from tracejit.lowering.live import NOTHING_LIVE, Inherited, LiveValues, ValueLocation, live
-from tracejit.lowering.lowered import Lowered, Output, Traffic
+from tracejit.lowering.lowered import Lowered, Output, StepOrigin, Traffic
 from tracejit.lowering.memory import Request, plan, slab_offsets
 from tracejit.lowering.products import plan_product
 from tracejit.lowering.recurring import Schedules
@@ -83,6 +83,7 @@ class _Unit:
     base: int = 0  # of the body's slots
     scratch: list[Scratch] = field(default_factory=list)
     read_bytes: int = 0
+    nodes: tuple[Node, ...] = ()  # that it computes
 
 
 class NeedsHost(ValueError):
@@ -196,12 +197,14 @@ class _Lowering:
                 made = first_units[id(first)] = self._nest_unit(label, done, self._bytes_of(operands, done.reads))
             else:
                 made = self._nest_unit(known.label, done, known.read_bytes)
+            made.nodes = tuple([values.nodes[n] for n in group.members])
             self.units.append(made)
         for product, out in reversed(self.accumulated.items()):
             self.owners[product] = self._owner(out)
         self.destinations = list(map(self._destination, self.writes, self.regions))
         for step in (step for _, moving in self.destinations for step in moving):
             self.units.append(self._special_unit("check", check_nest(values, step, self.codes[id(step.node)], "check"), ()))
+            self.units[-1].nodes = (step.node,)
 
     def _destination(self, write: tuple[int, int], region: Region | None) -> tuple[Strided, tuple[Moving, ...]]:
         """Where the contents of a write go."""
@@ -258,15 +261,19 @@ class _Lowering:
             self.units.append(
                 self._special_unit("tiny matmul", special(values, number, self.exit_code, f"nest{k}"), node.operands)
             )
+            self.units[-1].nodes = (node,)
             return
         if not added and not inner:
             self.units.append(self._nest_unit("matmul of nothing", fill_nest(values, out, 0, f"nest{k}"), 0))
+            self.units[-1].nodes = (node,)
             return
         reads = frozenset(values.root(o) for o in node.operands)  # type: ignore[arg-type]
         for total in added:
             self.accumulated[total] = out  # type: ignore[index]
         self.units.append(
-            _Unit("matmul", reads, frozenset((out,)), product=node, read_bytes=self._bytes_of(node.operands, reads))
+            _Unit(
+                "matmul", reads, frozenset((out,)), product=node, read_bytes=self._bytes_of(node.operands, reads), nodes=(node,)
+            )
         )
 
     def _lapack_unit(self, node: Node) -> None:
@@ -281,6 +288,7 @@ class _Lowering:
                 lapack=node,
                 scratch=[scratch_for(self.values, node)],
                 read_bytes=self._bytes_of(node.operands, reads),
+                nodes=(node,),
             )
         )
 
@@ -310,6 +318,7 @@ class _Lowering:
                 loop=(node, body),
                 scratch=[Scratch(uint8, body.arena_bytes)] if body.arena_bytes else [],
                 read_bytes=self._bytes_of(node.operands, reads),
+                nodes=(node,),
             )
         )
 
@@ -452,20 +461,25 @@ class _Lowering:
             slot += 1
         arena_bytes = self._arena(arena_slot)
         steps: list[ProgramStep] = []
-        text: list[str] = []
+        about: list[tuple[str, StepOrigin]] = []  # each step
         units: list[int] = []  # the number of the unit of each step
         moved = list(map(self._moved, self.units))
         for k, u in enumerate(self.units):
             made = self._steps(u, numbers)
             steps.extend(made)
-            text.extend(self._describe(u, made, moved[k]))
+            main = next((i for i, s in enumerate(made) if isinstance(s, NestCall) and s.division is not None), 0)
+            origins = [StepOrigin.of(u.nodes, *(moved[k] if i == main else (0, 0))) for i in range(len(made))]
+            about += zip(self._describe(u, made, moved[k]), origins, strict=True)
             units += [k] * len(made)
 
-        def together(run: Sequence[int]) -> str:
+        def together(run: Sequence[int]) -> tuple[str, StepOrigin]:
             own = [units[k] for k in run]
-            return self._describe_run([self.units[k] for k in own], [moved[k] for k in own])
+            given = [self.units[k] for k in own]
+            read, written = sum(moved[k][0] for k in own), sum(moved[k][1] for k in own)
+            origin = StepOrigin.of((node for u in given for node in u.nodes), read, written)
+            return text_of(given[0].label, f", {len(given)} times: reads ", read, " bytes, writes ", written), origin
 
-        steps, text = merge_runs(steps, text, together)
+        steps, about = merge_runs(steps, about, together)
         disjoint = tuple(tensors.values()) if written else ()
         return Lowered(
             ProgramSpec(tuple(specs), tuple(steps), slot, disjoint),
@@ -477,9 +491,10 @@ class _Lowering:
             tuple(constants),
             tuple((numbers[v].index, graph.avals[v].python_type) for v in scalars),  # type: ignore[union-attr]
             tuple(outputs),
-            tuple(text),
+            tuple([text for text, _ in about]),
             self._traffic(moved, fresh),
             self._live(arena_slot),
+            tuple([origin for _, origin in about]),
         )
 
     def _outputs(self, tensors: dict[int, int], scalars: list[int], arrays: int) -> tuple[list[Aval], list[Output]]:
@@ -672,11 +687,6 @@ class _Lowering:
         results = [*fresh, *(values.aval(v) for v in self.residuals), *(values.aval(v) for t, v in self.writes if t != v)]
         least = sum(values.aval(v).nbytes for v in used) + sum(a.nbytes for a in results)
         return Traffic(sum(r for r, _ in moved), sum(w for _, w in moved), least)
-
-    def _describe_run(self, units: Sequence[_Unit], moved: Sequence[tuple[int, int]]) -> str:
-        """The same for calls of one nest."""
-        read, written = sum(r for r, _ in moved), sum(w for _, w in moved)
-        return text_of(units[0].label, f", {len(units)} times: reads ", read, " bytes, writes ", written)
 
     def _describe(self, u: _Unit, steps: Sequence[ProgramStep], moved: tuple[int, int]) -> list[str]:
         """A line for each step: what the unit computes, and the bytes it reads and writes; if it is in chunks, what else there is to do."""

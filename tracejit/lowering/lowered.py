@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tracejit.core.aval import Aval
+from tracejit.core.op import Kind
+from tracejit.ir.graph import Node, all_nodes
 from tracejit.lowering.live import NOTHING_LIVE, LiveValues
 from tracejit.lowering.steps import ProgramSpec
 
-__all__ = ["Lowered", "Output", "Traffic"]
+__all__ = ["Lowered", "Output", "StepOrigin", "Traffic"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,28 @@ class Output:
     value: Any = None
 
 
+@dataclass(frozen=True, slots=True)
+class StepOrigin:
+    """What a step computes, for reports: the names of its operations, the user's lines ("file:line") that they came from, each once, in
+    order, the values that they give in the program's graph, and the bytes that it reads and writes."""
+
+    operations: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    values: tuple[int, ...] = ()
+    read: int = 0
+    written: int = 0
+
+    @classmethod
+    def of(cls, nodes: Iterable[Node], read: int, written: int) -> StepOrigin:
+        """That of a step that computes these nodes; a loop's lines are those of its body, too."""
+        nodes = tuple(nodes)
+        inside = [
+            n for node in nodes for n in (node, *(all_nodes(node.attrs["body"].graph) if node.op.kind is Kind.LOOP else ()))
+        ]
+        lines = tuple(dict.fromkeys(n.line for n in inside if n.line))
+        return cls(tuple([n.op.name for n in nodes]), lines, tuple([v for n in nodes for v in n.outputs]), read, written)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Lowered:
     """Everything about a program but its machine code.
@@ -45,7 +69,7 @@ class Lowered:
     The tuple of arrays is: tensor inputs, the slab (if there is one), the memories of programs that have left, fresh outputs (`fresh`:
     their avals), the residual slab (if `slab_size` is not None).  Frame slots: `arena_slot` holds the address of `arena_bytes` bytes,
     `constants` the data pointers of arrays that never change, `scalars` (slot, Python type) the numbers of a call.  live: what is in the
-    arena at each exit.
+    arena at each exit.  text, origins: of each step.
     """
 
     spec: ProgramSpec
@@ -60,6 +84,7 @@ class Lowered:
     text: tuple[str, ...] = ()
     traffic: Traffic = Traffic()
     live: LiveValues = NOTHING_LIVE
+    origins: tuple[StepOrigin, ...] = ()
 
     def for_calls(self, of: Callable[[Any], Any]) -> Lowered:
         """With other numbers in the places of symbolic ones in what calls of the program need, and whoever accounts for them.

@@ -11,14 +11,13 @@ from tracejit.capture.recording.entry import Recording
 from tracejit.compiled.side_trace import Trace
 from tracejit.core.op import Kind
 from tracejit.ir.graph import Node, all_nodes
-from tracejit.ir.printer import to_text
 from tracejit.lowering.exits import exit_codes, node_code
 from tracejit.replay.ir import Call, Expr, Name, renamed, walk
 from tracejit.report.divergences import Divergence
 from tracejit.report.summary import headline
 from tracejit.runtime.source import Module
 
-__all__ = ["explain_function", "graph_text", "source_text"]
+__all__ = ["explain_function", "source_text"]
 
 _QUICK: Final = (Name("list"), Name("map"), Name("copysign"))  # functions whose calls in guards are not worth mentioning
 _MOST: Final = 5  # guards that are listed
@@ -160,11 +159,6 @@ def _counts(stats: Any) -> str:
     missed = f"{stats.guard_misses} guard misses, {stats.exits} exits, {stats.bridges} bridges"
     pieces = f", in pieces {stats.piecewise_calls}" if stats.piecewise_calls else ""
     return f"calls {stats.calls}: compiled {stats.compiled_calls}{pieces}, eager {eager}; {missed}; {machine}"
-
-
-def graph_text(executable: Any) -> str:
-    """The text of the optimised forward graph."""
-    return to_text(executable.graph)
 
 
 def source_text(executable: Any) -> str:

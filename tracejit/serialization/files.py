@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import stat
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-__all__ = ["FileFormatError", "read", "whole_file", "write"]
+from tracejit.core.whole_file import whole_file
+
+__all__ = ["FileFormatError", "read", "write"]
 
 
 class FileFormatError(RuntimeError):
@@ -40,22 +39,3 @@ def write(target: Any, content: bytes) -> None:
         return
     with whole_file(path) as file:
         file.write(content)
-
-
-@contextlib.contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write, which gets its name, in the place of what had it, once all is on the disk; nothing of it stays if the block raises.
-
-    Its permissions are those of what it replaces, else what the umask leaves."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.part")
-    try:
-        with open(beside, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists():
-            os.chmod(beside, stat.S_IMODE(path.stat().st_mode))
-        os.replace(beside, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            beside.unlink()

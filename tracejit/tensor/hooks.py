@@ -1,19 +1,21 @@
-"""backward(), gradient hooks and retained gradients of a tensor."""
+"""backward(), gradient hooks and retained gradients of a tensor, and the drawing of its graph."""
 
 from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tracejit.autograd import api
+from tracejit.autograd.drawing import draw
 from tracejit.autograd.tape import AFTER, RETAIN, edge_of
+from tracejit.core.drawing import Drawing
 from tracejit.core.interpreter import state
 from tracejit.tensor.base import Tensor
 from tracejit.tensor.rebinding import rebound
 
-__all__ = ["RemovableHandle", "backward", "register_hook", "register_post_accumulate_grad_hook", "retain_grad"]
+__all__ = ["RemovableHandle", "backward", "graph", "register_hook", "register_post_accumulate_grad_hook", "retain_grad"]
 
 _handle_ids = itertools.count()
 
@@ -23,6 +25,16 @@ def backward(
 ) -> None:
     """Accumulate the gradients of this tensor in the `.grad` of the leaves it depends on; see autograd.backward."""
     api.backward(self, gradient, retain_graph, create_graph, inputs)
+
+
+def graph(self: Tensor, names: Mapping[str, Any] | None = None) -> Drawing:
+    """A drawing of how this tensor was computed, as far as gradients go back: `.svg(path)` gives a picture, `.dot()` text of Graphviz's
+    language.  There is a box for each operation, an ellipse for each leaf; a call of a compiled function is one box.
+
+    names: name -> leaf, such as `dict(model.named_parameters())`; other leaves are told by dtype and shape.  Raises RuntimeError for a
+    tensor that does not require grad."""
+    state.top.note("graph()", self)
+    return draw(self, names)
 
 
 def register_hook(self: Tensor, hook: Callable[[Tensor], Any]) -> RemovableHandle:

@@ -15,7 +15,7 @@ from tracejit.ops.public.indexing import getitem
 from tracejit.tensor.base import Tensor, wrap
 from tracejit.tensor.construction import tensor
 from tracejit.tensor.dlpack import dlpack, dlpack_device
-from tracejit.tensor.hooks import backward, register_hook, register_post_accumulate_grad_hook, retain_grad
+from tracejit.tensor.hooks import backward, graph, register_hook, register_post_accumulate_grad_hook, retain_grad
 from tracejit.tensor.shell import shell
 from tracejit.tensor.storage import storage, untyped_storage
 from tracejit.tensor.ufuncs import applied, array_ufunc, array_wrap
@@ -94,7 +94,7 @@ def install() -> None:
         setattr(Tensor, name, in_place(function))
     for name, member in shell.items():
         setattr(Tensor, name, member)
-    hooks = (backward, register_hook, register_post_accumulate_grad_hook, retain_grad)
+    hooks = (backward, graph, register_hook, register_post_accumulate_grad_hook, retain_grad)
     for function in (*hooks, copy_, fill_, fill_diagonal_, zero_):
         setattr(Tensor, function.__name__, function)
     primitives = {
