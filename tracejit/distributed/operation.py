@@ -21,7 +21,7 @@ from tracejit.ops.declare import custom
 from tracejit.ops.movement.copies import write
 from tracejit.tensor import Tensor, wrap
 
-__all__ = ["Work", "exchanged", "started"]
+__all__ = ["Work", "exchanged", "progress", "started"]
 
 _STACKING: Final = ("all_gather", "gather")
 
@@ -80,3 +80,8 @@ def started(tensor: Tensor, group: int, reduction: str) -> Work:
     kept = ledger.once(int(ledger.sequence), what, lambda: ledger.communicator.start(array, reduction))
     ledger.sequence += 1
     return Work(tensor, kept)
+
+
+def progress(group: int) -> None:
+    """Let what has been started go on, without waiting."""
+    LEDGERS[group].communicator.progress()
