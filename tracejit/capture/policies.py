@@ -188,6 +188,7 @@ REFUSED_LIBRARY: dict[str, str] = {
     "irecv": "impure_call",
     "isend": "impure_call",
     "recv": "impure_call",
+    "save_by_rank_0": "impure_call",
     "scatter_object_list": "impure_call",
     "send": "impure_call",
 }

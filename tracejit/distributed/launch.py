@@ -96,7 +96,7 @@ def end_together(communicator: Any) -> None:
     def end(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
         try:
             before(kind, error, where)
-            what = traceback.format_exception_only(kind, error)[-1].strip()
+            what = traceback.format_exception_only(kind, error)[-1].strip().partition("\n")[0]
             print(f"rank {rank} of {size} on {socket.gethostname()} ended with {what}: all ranks are ended", file=sys.stderr)
             sys.stdout.flush()
             sys.stderr.flush()
