@@ -268,7 +268,11 @@ def a_parameter_that_is_used_twice_is_averaged_once(rank: int, size: int, folder
     x, y = batch()
 
     def loss(call: Any, layer: nn.Linear, x: tj.Tensor, y: tj.Tensor) -> tj.Tensor:
-        return nn.functional.mse_loss(call(x), y) + (layer.weight**2).sum() + layer(layer(x.sum(1, keepdim=True).expand(-1, 32))).mean()
+        return (
+            nn.functional.mse_loss(call(x), y)
+            + (layer.weight**2).sum()
+            + layer(layer(x.sum(1, keepdim=True).expand(-1, 32))).mean()
+        )
 
     model = nn.parallel.DistributedDataParallel(network(), bucket_cap_mb=0.001)
     loss(alone, alone[2], x, y).backward()

@@ -56,9 +56,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[str, dict
 
 
 @pytest.mark.parametrize(("name", "ranks"), [(name, n) for name in CHECKS for n in RANKS if n == 2 or name not in OF_ONE_PROCESS])
-def test_with_several_processes(
-    name: str, ranks: int, found: dict[int, tuple[str, dict[int, dict[str, str]]]]
-) -> None:
+def test_with_several_processes(name: str, ranks: int, found: dict[int, tuple[str, dict[int, dict[str, str]]]]) -> None:
     output, told = found[ranks]
     for rank in range(ranks):
         problem = told[rank].get(name, f"not reached:\n{output}")

@@ -76,8 +76,8 @@ class _Pass:
     has not passed.  ending: hooks to be called at the end, and a leaf that has each."""
 
     __slots__ = (
-        "allowed", "awaited", "boundary", "create_graph", "ending", "errors", "heap", "hooked", "leading", "leaves", "left", "pending", "recording",
-        "retain_graph", "roots", "sink", "tensors", "wrap",
+        "allowed", "awaited", "boundary", "create_graph", "ending", "errors", "heap", "hooked", "leading", "leaves", "left", "pending",
+        "recording", "retain_graph", "roots", "sink", "tensors", "wrap",
     )  # fmt: skip
 
     def __init__(
@@ -323,6 +323,7 @@ class _Pass:
                 del awaited[id(edge[0])]  # type: ignore[index]
                 received = self.leaves.pop(id(edge[0]), None)  # type: ignore[index]
                 if received is not None:
+                    self.sink.handed[id(received[1])] = received[1]  # what the pass still holds may share its memory
                     self.hand(*received)
 
     def arrive(self) -> None:
@@ -338,7 +339,8 @@ class _Pass:
         if leaf._hooks:
             if self.recording:
                 state.top.note("hooks of a leaf run", leaf)
-            g = self.hooked_value(leaf._hooks, g)
+            if any(key > AFTER for key in leaf._hooks):
+                g = self.hooked_value(leaf._hooks, g)
         if sink.leaf is not None:
             sink.leaf(leaf, g, sink.handed)
             if leaf._hooks:

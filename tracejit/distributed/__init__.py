@@ -125,8 +125,8 @@ class Store:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise RuntimeError(
-            f"distributed.{type(self).__name__}(): not in tracejit; processes that mpirun has started find each other, and share objects by "
-            "broadcast_object_list()"
+            f"distributed.{type(self).__name__}(): not in tracejit; processes that mpirun has started find each other, and "
+            "share objects by broadcast_object_list()"
         )
 
 

@@ -37,8 +37,9 @@ reduce_op = ReduceOp  # the older name
 def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Group = None, async_op: bool = False) -> Work | None:
     """Replace `tensor`, in each process, by the sum (AVG, PRODUCT, MIN ...) of the tensors of all processes.
 
-    tensor: any shape and strides, the same shape and dtype in all processes.  The bits are the same in all processes and in all runs with as
-    many of them: elements are combined in the order of the ranks; float16 and bfloat16 are computed with in float32 and rounded once.
+    tensor: any shape and strides, the same shape and dtype in all processes.  The bits are the same in all processes, and in all
+    runs with as many of them: elements are combined in the order of the ranks; float16 and bfloat16 are computed with in float32
+    and rounded once.
 
     async_op: return a Work at once; its wait() puts the result into `tensor`, which must be left alone until then.
 
@@ -50,12 +51,14 @@ def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Group = None, asyn
     return _done(tensor, _exchange(tensor, found, "all_reduce", name), async_op)
 
 
-def reduce(tensor: Tensor, dst: int | None = None, op: Any = ReduceOp.SUM, group: Group = None, async_op: bool = False) -> Work | None:
+def reduce(
+    tensor: Tensor, dst: int | None = None, op: Any = ReduceOp.SUM, group: Group = None, async_op: bool = False
+) -> Work | None:
     """The same for process `dst` alone (0 unless given); in the others `tensor` stays what it is.
 
     Raises what all_reduce() raises, and ValueError for a `dst` that is no process."""
     found, name = current(group), _reduction("reduce", tensor, op)
-    return _done(tensor, _exchange(tensor, found, "reduce", name, _member("reduce", found, dst)), async_op)
+    return _done(tensor, _exchange(tensor, found, "reduce", name, member("reduce", found, dst)), async_op)
 
 
 def broadcast(tensor: Tensor, src: int | None = None, group: Group = None, async_op: bool = False) -> Work | None:
@@ -63,7 +66,7 @@ def broadcast(tensor: Tensor, src: int | None = None, group: Group = None, async
 
     Raises ValueError for a `src` that is no process."""
     found = current(group)
-    return _done(tensor, _exchange(tensor, found, "broadcast", "", _member("broadcast", found, src)), async_op)
+    return _done(tensor, _exchange(tensor, found, "broadcast", "", member("broadcast", found, src)), async_op)
 
 
 def all_gather(tensor_list: Sequence[Tensor], tensor: Tensor, group: Group = None, async_op: bool = False) -> Work | None:
@@ -76,7 +79,9 @@ def all_gather(tensor_list: Sequence[Tensor], tensor: Tensor, group: Group = Non
     return Work() if async_op else None
 
 
-def all_gather_into_tensor(output_tensor: Tensor, input_tensor: Tensor, group: Group = None, async_op: bool = False) -> Work | None:
+def all_gather_into_tensor(
+    output_tensor: Tensor, input_tensor: Tensor, group: Group = None, async_op: bool = False
+) -> Work | None:
     """Fill `output_tensor` with the tensors of all processes, stacked, shape (processes, *shape), or joined, shape
     (processes * shape[0], *shape[1:]).
 
@@ -95,13 +100,17 @@ def all_gather_into_tensor(output_tensor: Tensor, input_tensor: Tensor, group: G
 
 
 def gather(
-    tensor: Tensor, gather_list: Sequence[Tensor] | None = None, dst: int | None = None, group: Group = None, async_op: bool = False
+    tensor: Tensor,
+    gather_list: Sequence[Tensor] | None = None,
+    dst: int | None = None,
+    group: Group = None,
+    async_op: bool = False,
 ) -> Work | None:
     """Fill `gather_list` of process `dst` (0 unless given) with the tensors of all processes; the others give no list.
 
     Raises ValueError where `dst` gives no list, another one does, or its tensors do not fit."""
     found = current(group)
-    root = _member("gather", found, dst)
+    root = member("gather", found, dst)
     if (gather_list is not None and len(gather_list) > 0) != (found.own_rank == root):
         raise ValueError(f"gather(): expected gather_list from rank {root} and from no other; this is rank {found.own_rank}")
     if gather_list:
@@ -113,14 +122,18 @@ def gather(
 
 
 def scatter(
-    tensor: Tensor, scatter_list: Sequence[Tensor] | None = None, src: int | None = None, group: Group = None, async_op: bool = False
+    tensor: Tensor,
+    scatter_list: Sequence[Tensor] | None = None,
+    src: int | None = None,
+    group: Group = None,
+    async_op: bool = False,
 ) -> Work | None:
     """Replace `tensor`, in each process, by the one with the number of the process in the `scatter_list` of process `src` (0 unless
     given); the others give no list.
 
     Raises ValueError where `src` gives no list, another one does, or its tensors do not fit."""
     found = current(group)
-    root = _member("scatter", found, src)
+    root = member("scatter", found, src)
     if (scatter_list is not None and len(scatter_list) > 0) != (found.own_rank == root):
         raise ValueError(f"scatter(): expected scatter_list from rank {root} and from no other; this is rank {found.own_rank}")
     if scatter_list:
@@ -168,7 +181,7 @@ def _reduction(name: str, tensor: Tensor, op: Any) -> str:
     return op.name
 
 
-def _member(name: str, group: ProcessGroup, rank: int | None) -> int:
+def member(name: str, group: ProcessGroup, rank: int | None) -> int:
     """The process that is the source or the target."""
     found = 0 if rank is None else rank
     if not 0 <= found < group.world_size:

@@ -213,16 +213,18 @@ class Reduction:
         self._communicator, self._reduction = communicator, reduction
         self._shape, self._count, self._whole = array.shape, array.size, array.nbytes <= SMALL
         self._result: Array | None = None
+        self._received: Array | None = None
+        self._kept: Array | None = None  # what MPI reads until the request is complete
         self._request: Any = None
         if size == 1:
-            self._result, self._received, self._kept = reduced(array.reshape(1, -1), reduction), None, None
+            self._result = reduced(array.reshape(1, -1), reduction)
             return
         length = array.size if self._whole else -(-array.size // size)
         sent = np.zeros(length * (1 if self._whole else size), array.dtype)  # the last part may be longer than what there is
         sent[: array.size] = array.reshape(-1)
-        self._received: Array | None = np.empty((size, length), array.dtype)
-        self._kept: Array | None = sent  # MPI reads it until the request is complete
-        self._request = communicator.begin_first(sent, self._received, self._whole)
+        received: Array = np.empty((size, length), array.dtype)
+        self._received, self._kept = received, sent
+        self._request = communicator.begin_first(sent, received, self._whole)
 
     def advance(self, wait: bool) -> bool:
         """Begin the second half, if the first one is complete, or after waiting for it.  Whether it has begun."""

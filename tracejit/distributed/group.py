@@ -95,12 +95,16 @@ def init_process_group(
     if group.WORLD is not None:
         raise ValueError("trying to initialize the default process group twice!")
     if backend not in (None, "mpi", "cpu:mpi"):
-        raise RuntimeError(f"init_process_group(): there is no backend {backend!r} here: use 'mpi', and start the program with mpirun")
+        raise RuntimeError(
+            f"init_process_group(): there is no backend {backend!r} here: use 'mpi', and start the program with mpirun"
+        )
     mpi = launch.world(required=backend is not None)
     communicator = Communicator(mpi)
     for name, expected, found in (("world_size", world_size, communicator.size), ("rank", rank, communicator.rank)):
         if expected not in (-1, found):
-            raise ValueError(f"init_process_group(): {name} is {expected}, but MPI says {found}; mpirun -n sets how many there are")
+            raise ValueError(
+                f"init_process_group(): {name} is {expected}, but MPI says {found}; mpirun -n sets how many there are"
+            )
     launch.share_cores(mpi)
     launch.end_together(mpi)
     _made.append(len(_made))
@@ -136,7 +140,7 @@ def get_world_size(group: Any = None) -> int:
 
 
 def get_backend(group: Any = None) -> str:
-    """"mpi".  Raises ValueError before init_process_group()."""
+    """ "mpi".  Raises ValueError before init_process_group()."""
     current(group)
     return "mpi"
 

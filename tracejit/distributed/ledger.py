@@ -46,10 +46,14 @@ class Ledger:
         kept = self.done.get(number)
         if kept is not None:
             if kept[0] != what:
-                raise RuntimeError(f"distributed: a call that ran again does {what} as collective {number}; the first time it was {kept[0]}")
+                raise RuntimeError(
+                    f"distributed: a call that ran again does {what} as collective {number}; the first time it was {kept[0]}"
+                )
             return kept[1]
         if number != self.next:
-            raise RuntimeError(f"distributed: expected collective {self.next} of the group, got {number} ({what}), which is not its turn")
+            raise RuntimeError(
+                f"distributed: expected collective {self.next} of the group, got {number} ({what}), which is not its turn"
+            )
         committed = int(self.sequence)
         for past in [k for k in self.done if k < committed]:
             del self.done[past]

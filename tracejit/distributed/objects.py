@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.distributed.collectives import _member
+from tracejit.distributed.collectives import member
 from tracejit.distributed.group import Group, ProcessGroup, current
 from tracejit.distributed.operation import Work
 from tracejit.ops.movement.copies import write
@@ -41,15 +41,17 @@ def broadcast_object_list(object_list: list[Any], src: int | None = None, group:
     """Replace the objects of the list by those of process `src` (0 unless given)."""
     del device
     found = current(group)
-    object_list[:] = found.communicator.broadcast_object(object_list, _member("broadcast_object_list", found, src))
+    object_list[:] = found.communicator.broadcast_object(object_list, member("broadcast_object_list", found, src))
 
 
 def gather_object(obj: Any, object_gather_list: list[Any] | None = None, dst: int | None = None, group: Group = None) -> None:
     """Fill the list of process `dst` (0 unless given) with the objects of all processes; the others give none."""
     found = current(group)
-    root = _member("gather_object", found, dst)
+    root = member("gather_object", found, dst)
     if (object_gather_list is not None) != (found.own_rank == root):
-        raise ValueError(f"gather_object(): expected object_gather_list from rank {root} and from no other; this is rank {found.own_rank}")
+        raise ValueError(
+            f"gather_object(): expected object_gather_list from rank {root} and from no other; this is rank {found.own_rank}"
+        )
     gathered = found.communicator.gather_object(obj, root)
     if object_gather_list is not None:
         assert gathered is not None
@@ -66,14 +68,16 @@ def scatter_object_list(
 
     Raises ValueError for an empty output list, and where `src` has not one object for each process."""
     found = current(group)
-    root = _member("scatter_object_list", found, src)
+    root = member("scatter_object_list", found, src)
     if not scatter_object_output_list:
         raise ValueError("scatter_object_list(): expected an output list with a place for the result, got an empty one")
     given = None
     if found.own_rank == root:
         given = list(scatter_object_input_list or ())
         if len(given) != found.world_size:
-            raise ValueError(f"scatter_object_list(): expected {found.world_size} objects, one for each process, got {len(given)}")
+            raise ValueError(
+                f"scatter_object_list(): expected {found.world_size} objects, one for each process, got {len(given)}"
+            )
     scatter_object_output_list[0] = found.communicator.scatter_object(given, root)
 
 

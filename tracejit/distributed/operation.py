@@ -1,8 +1,11 @@
 """`collective`: the primitive that all collectives on tensors are, in eager mode and in programs.
 
-It is evaluated on the host, between pieces of a program.  Its second operand is the number of the collective (group.py), its
-second result the next number: that keeps the order.  Its effect is that of an operation whose result nobody can compute again, so passes neither
-merge nor repeat it and no loop takes it up; and it may raise, so none leaves it out.
+It is evaluated on the host, between pieces of a program.  Its second operand is the number of the collective (ledger.py), its
+second result the next number: that keeps the order.  Its effect is that of an operation whose result nobody can compute again,
+so passes neither merge nor repeat it and no loop takes it up; it may raise, so none leaves it out; and a program does it after
+all exits that come before it (runtime/host.py).
+
+Must not know: what a process group is for.
 """
 
 from __future__ import annotations
@@ -26,7 +29,9 @@ __all__ = ["Work", "exchanged", "progress", "started"]
 _STACKING: Final = ("all_gather", "gather")
 
 
-def _rule(x: Aval, sequence: Aval, what: str, reduction: str, root: int, group: int, size: int, is_root: bool) -> tuple[Aval, Aval]:
+def _rule(
+    x: Aval, sequence: Aval, what: str, reduction: str, root: int, group: int, size: int, is_root: bool
+) -> tuple[Aval, Aval]:
     count = size if what == "all_gather" or is_root else 0
     shape = (count, *x.shape) if what in _STACKING else x.shape[1:] if what == "scatter" else x.shape
     return Aval(shape, x.dtype), Aval((), dtypes.int64)
@@ -84,4 +89,5 @@ def started(tensor: Tensor, group: int, reduction: str) -> Work:
 
 def progress(group: int) -> None:
     """Let what has been started go on, without waiting."""
-    LEDGERS[group].communicator.progress()
+    if (ledger := LEDGERS.get(group)) is not None:
+        ledger.communicator.progress()

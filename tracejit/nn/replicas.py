@@ -178,7 +178,8 @@ class DistributedDataParallel(Module):
         keep the gradient that they had, or none.  Else that is an error.
     device_ids, output_device: None or empty: there is the CPU.  The other arguments are PyTorch's; they change nothing here.
 
-    Raises ValueError before init_process_group(), and for devices; RuntimeError for a module without a parameter that requires a gradient."""
+    Raises ValueError before init_process_group(), and for devices; RuntimeError for a module without a parameter that requires a
+    gradient."""
 
     def __init__(
         self,
@@ -202,7 +203,9 @@ class DistributedDataParallel(Module):
             raise ValueError(f"DistributedDataParallel(): there are no devices {device_ids}: tracejit computes on the CPU only")
         named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
         if not named:
-            raise RuntimeError("DistributedDataParallel is not needed when a module doesn't have any parameters that require a gradient.")
+            raise RuntimeError(
+                "DistributedDataParallel is not needed when a module doesn't have any parameters that require a gradient."
+            )
         self.module = module
         self.dim, self.broadcast_buffers, self.find_unused_parameters = dim, broadcast_buffers, find_unused_parameters
         self.require_backward_grad_sync = True

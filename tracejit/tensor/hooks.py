@@ -13,7 +13,14 @@ from tracejit.core.interpreter import state
 from tracejit.tensor.base import Tensor
 from tracejit.tensor.rebinding import rebound
 
-__all__ = ["RemovableHandle", "backward", "register_end_of_pass_hook", "register_hook", "register_post_accumulate_grad_hook", "retain_grad"]
+__all__ = [
+    "RemovableHandle",
+    "backward",
+    "register_end_of_pass_hook",
+    "register_hook",
+    "register_post_accumulate_grad_hook",
+    "retain_grad",
+]
 
 _handle_ids = itertools.count()
 
