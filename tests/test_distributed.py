@@ -108,7 +108,8 @@ def test_mpi_starts_when_a_group_is_made_and_not_before() -> None:
     pytest.importorskip("mpi4py")
     program = (
         "import sys, tracejit as tj; from tracejit import distributed as d; assert d.is_available() and 'mpi4py' not in sys.modules;"
-        "d.init_process_group('mpi'); assert 'mpi4py.MPI' in sys.modules; x = tj.ones(2); d.all_reduce(x); print(x.tolist(), d.get_world_size())"
+        "d.init_process_group('mpi'); assert 'mpi4py.MPI' in sys.modules; x = tj.ones(2); d.all_reduce(x);"
+        "print(x.tolist(), d.get_world_size())"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "[1.0, 1.0] 1\n"), done.stderr

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
-import sys
-from functools import cache
 from pathlib import Path
 
 import pytest
 
+from benchmarks.distributed import command
 from tests.rank_program import CHECKS, OF_ONE_PROCESS
 
 pytest.importorskip("mpi4py")
@@ -19,27 +17,10 @@ ROOT = Path(__file__).resolve().parents[1]
 RANKS = (2, 4)
 
 
-@cache
-def launcher() -> str:
-    """mpirun of the environment of this Python, which belongs to its MPI; else the one of the system."""
-    beside = Path(sys.executable).parent / "mpirun"
-    found = str(beside) if beside.exists() else shutil.which("mpirun")
-    return found or pytest.skip("there is no mpirun")
-
-
 def mpirun(ranks: int, *arguments: str) -> subprocess.CompletedProcess[str]:
-    told = subprocess.run([launcher(), "--version"], capture_output=True, text=True, check=False).stdout
-    more = ["--oversubscribe", "--allow-run-as-root"] if "Open MPI" in told else []
+    started = command(ranks, *arguments) or pytest.skip("there is no mpirun beside this Python")
     environment = {k: v for k, v in os.environ.items() if k not in ("OMP_NUM_THREADS", "TRACEJIT_NUM_THREADS")}
-    return subprocess.run(
-        [launcher(), *more, "-n", str(ranks), sys.executable, *arguments],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
+    return subprocess.run(started, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=90, check=False)
 
 
 @pytest.fixture(scope="module")

@@ -85,7 +85,7 @@ class Communicator:
 
     # -- reductions
     def start(self, array: Array, reduction: str) -> Reduction:
-        """Begin to reduce the arrays of all ranks.  The array may be changed at once."""
+        """Begin to reduce the arrays of all ranks.  The array must be left alone until that has ended."""
         work = Reduction(self, array, reduction)
         self._started.append(work)
         return work
@@ -220,8 +220,9 @@ class Reduction:
             self._result = reduced(array.reshape(1, -1), reduction)
             return
         length = array.size if self._whole else -(-array.size // size)
-        sent = np.zeros(length * (1 if self._whole else size), array.dtype)  # the last part may be longer than what there is
-        sent[: array.size] = array.reshape(-1)
+        sent = np.ascontiguousarray(array).reshape(-1)
+        if not self._whole and length * size > array.size:  # the last part is longer than what there is
+            sent = np.concatenate([sent, np.zeros(length * size - array.size, array.dtype)])
         received: Array = np.empty((size, length), array.dtype)
         self._received, self._kept = received, sent
         self._request = communicator.begin_first(sent, received, self._whole)
