@@ -8,14 +8,15 @@ The model: a step of n ranks takes as long as one rank takes for its share of th
 
     t(n) = compute(batch / n) + 2 ((n - 1) latency + (n - 1) / n * bytes / bandwidth)
 
-Each half of an all_reduce() is n - 1 messages of 1 / n of the bytes (tracejit/distributed/exchange.py).  Latency and bandwidth are fitted to
-all_reduce() on two ranks (least squares of relative errors).  The model leaves out what overlap saves in eager mode, and what ranks of one
-machine lose because they share its memory; both show in the column that compares it with two measured ranks.
+Each half of an all_reduce() is n - 1 messages of 1 / n of the bytes (tracejit/distributed/exchange.py).  Latency and bandwidth
+are fitted to all_reduce() on two ranks (least squares of relative errors).  The model leaves out what overlap saves in eager mode,
+and what ranks of one machine lose because they share its memory; both show in the column that compares it with two measured ranks.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -112,7 +113,7 @@ def _step(work: _Work, batch: int, is_compiled: bool, is_shared: bool) -> tuple[
     tracejit.manual_seed(0)
     sizes = (784, *work.hidden, 10)
     layers: list[nn.Module] = []
-    for inputs, outputs in zip(sizes, sizes[1:], strict=False):
+    for inputs, outputs in itertools.pairwise(sizes):
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]
     network: Any = nn.Sequential(*layers[:-1])
     model = nn.parallel.DistributedDataParallel(network) if is_shared else network

@@ -11,8 +11,7 @@ Buckets are begun in their order in all processes, whatever the order in which g
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, Final
 
 from tracejit.autograd.grad_mode import is_grad_enabled, no_grad
@@ -165,6 +164,19 @@ class _Reducer:
         return [[bool(next(answers)) for _ in bucket.parameters] for bucket in self.buckets]
 
 
+class _NoSync:
+    """The block of `no_sync()`."""
+
+    def __init__(self, replica: DistributedDataParallel) -> None:
+        self.replica, self.before = replica, replica.require_backward_grad_sync
+
+    def __enter__(self) -> None:
+        self.replica.require_backward_grad_sync = False
+
+    def __exit__(self, *exception: object) -> None:
+        self.replica.require_backward_grad_sync = self.before
+
+
 class DistributedDataParallel(Module):
     """A module that is trained by several processes, each on its part of the data: each backward pass leaves in `.grad`, in all of
     them, the average of the gradients of all.
@@ -224,16 +236,10 @@ class DistributedDataParallel(Module):
             self._broadcast(list(self.module.buffers()))
         return self.module(*inputs, **kwargs)
 
-    @contextmanager
-    def no_sync(self) -> Iterator[None]:
+    def no_sync(self) -> _NoSync:
         """Gradients of what is computed (by the forward pass) in the block are not averaged; they add up, and the backward pass of what is
         computed after it averages the sums."""
-        before = self.require_backward_grad_sync
-        self.require_backward_grad_sync = False
-        try:
-            yield
-        finally:
-            self.require_backward_grad_sync = before
+        return _NoSync(self)
 
     def _broadcast(self, tensors: Sequence[Tensor]) -> None:
         """Give tensors the values that they have in rank 0, those of one dtype together."""
