@@ -175,19 +175,22 @@ def test_leaves_with_a_hook_for_the_end_get_their_gradients_when_these_are_compl
         np.testing.assert_array_equal(leaf.grad.numpy(), gradient)
 
 
-def test_a_hook_that_changes_a_gradient_in_the_middle_of_a_pass_changes_no_other() -> None:
-    a, b, c = (tracejit.full((3,), 2.0, requires_grad=True) for _ in range(3))
+@pytest.mark.parametrize("early", [False, True])
+def test_a_hook_that_changes_a_gradient_changes_no_other(early: bool) -> None:
+    a, b, c, d = (tracejit.full((3,), 2.0, requires_grad=True) for _ in range(4))
 
     def gradients() -> list[Any]:
-        for leaf in (a, b, c):
+        for leaf in (a, b, c, d):
             leaf.grad = None
-        ((a * b + c) * tracejit.tensor([1.0, 2.0, 3.0])).sum().backward()  # `c` and the product receive one array
-        return [leaf.grad.tolist() for leaf in (a, b, c)]
+        ((a * b + c + d) * tracejit.tensor([1.0, 2.0, 3.0])).sum().backward()  # `c`, `d` and the product receive one array
+        return [leaf.grad.tolist() for leaf in (a, b, c, d)]
 
     before = gradients()
-    c.register_post_accumulate_grad_hook(lambda x: x.grad.zero_())
-    register_end_of_pass_hook(c, lambda x: None)
-    assert gradients() == [*before[:2], [0.0, 0.0, 0.0]]
+    for leaf in (c, d):
+        leaf.register_post_accumulate_grad_hook(lambda x: x.grad.mul_(10))
+        if early:
+            register_end_of_pass_hook(leaf, lambda x: None)
+    assert gradients() == [*before[:2], [10.0, 20.0, 30.0], [10.0, 20.0, 30.0]]
 
 
 def test_a_hook_for_the_end_is_called_once_in_each_pass_to_one_of_its_leaves() -> None:

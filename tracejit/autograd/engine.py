@@ -323,7 +323,6 @@ class _Pass:
                 del awaited[id(edge[0])]  # type: ignore[index]
                 received = self.leaves.pop(id(edge[0]), None)  # type: ignore[index]
                 if received is not None:
-                    self.sink.handed[id(received[1])] = received[1]  # what the pass still holds may share its memory
                     self.hand(*received)
 
     def arrive(self) -> None:
@@ -341,6 +340,8 @@ class _Pass:
                 state.top.note("hooks of a leaf run", leaf)
             if any(key > AFTER for key in leaf._hooks):
                 g = self.hooked_value(leaf._hooks, g)
+            elif not self.tensors:
+                sink.handed[id(g)] = g  # a hook may change `.grad`, and what the pass still holds may share the memory of `g`
         if sink.leaf is not None:
             sink.leaf(leaf, g, sink.handed)
             if leaf._hooks:

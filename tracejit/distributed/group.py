@@ -7,6 +7,7 @@ Must not know: what moves between the processes.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Final
 
 import numpy as np
@@ -48,7 +49,7 @@ class ProcessGroup:
         return self.world_size
 
 
-_made: list[int] = []
+_next_number = itertools.count().__next__
 
 
 class group:  # noqa: N801  (PyTorch's name)
@@ -107,8 +108,7 @@ def init_process_group(
             )
     launch.share_cores(mpi)
     launch.end_together(mpi)
-    _made.append(len(_made))
-    group.WORLD = ProcessGroup(communicator, _made[-1])
+    group.WORLD = ProcessGroup(communicator, _next_number())
 
 
 def destroy_process_group(group: Any = None) -> None:
@@ -140,7 +140,7 @@ def get_world_size(group: Any = None) -> int:
 
 
 def get_backend(group: Any = None) -> str:
-    """ "mpi".  Raises ValueError before init_process_group()."""
+    """The name of what carries tensors: "mpi".  Raises ValueError before init_process_group()."""
     current(group)
     return "mpi"
 

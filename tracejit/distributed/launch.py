@@ -83,15 +83,14 @@ def share_cores(communicator: Any) -> int | None:
     return thread_share.share(sum(not own.isdisjoint(other) for other in everybody))
 
 
-_hook_before: list[Any] = []
+_hooks: list[Any] = []  # the one for uncaught exceptions, and the one before it
 
 
 def end_together(communicator: Any) -> None:
     """From now on an exception that nobody catches is reported with the rank, and ends all processes."""
-    if communicator is None or _hook_before:
+    if communicator is None or _hooks:
         return
     rank, size, before = communicator.Get_rank(), communicator.Get_size(), sys.excepthook
-    _hook_before.append(before)
 
     def end(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
         try:
@@ -103,10 +102,12 @@ def end_together(communicator: Any) -> None:
         finally:
             communicator.Abort(1)
 
+    _hooks[:] = [end, before]
     sys.excepthook = end
 
 
 def end_alone() -> None:
     """Undo `end_together`."""
-    if _hook_before:
-        sys.excepthook = _hook_before.pop()
+    if _hooks and sys.excepthook is _hooks[0]:  # else the program has put its own in its place
+        sys.excepthook = _hooks[1]
+    _hooks.clear()

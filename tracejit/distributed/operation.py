@@ -74,7 +74,7 @@ class Work:
             array = result.wait() if isinstance(result, Reduction) else result
             self._tensor = self._result = None
             with no_grad():
-                write(tensor, wrap(array.copy()))
+                write(tensor, wrap(array))
         return True
 
 

@@ -32,11 +32,11 @@ _FIRST_BUCKET: Final = 1 << 20
 
 
 class _Bucket:
-    """Parameters of one dtype whose gradients move together.  missing: how many gradients this backward pass has not brought."""
+    """Parameters of one dtype whose gradients move together.  missing: those that this backward pass has not brought a gradient, by id."""
 
     def __init__(self, names: Sequence[str], parameters: Sequence[Tensor]) -> None:
         self.names, self.parameters = list(names), list(parameters)
-        self.missing = len(self.parameters)
+        self.missing = {id(p) for p in parameters}
 
     def flat(self) -> Tensor:
         """All gradients in one tensor; zeros for those that there are none of."""
@@ -85,19 +85,19 @@ class _Reducer:
                 register_end_of_pass_hook(parameter, self.finish)
 
     def reset(self) -> None:
-        """Forget a backward pass that did not come to its end."""
+        """Begin anew, also where a backward pass did not come to its end."""
         for _, work in self.begun:
             work.wait()
         self.begun = []
         for bucket in self.buckets:
-            bucket.missing = len(bucket.parameters)
+            bucket.missing = {id(p) for p in bucket.parameters}
 
     def arrived(self, parameter: Tensor) -> None:
         """A gradient is there: begin the buckets whose turn has come."""
         if not self.enabled or is_recording():
             return
-        self.place[id(parameter)].missing -= 1
-        while len(self.begun) < len(self.buckets) and self.buckets[len(self.begun)].missing == 0:
+        self.place[id(parameter)].missing.discard(id(parameter))
+        while len(self.begun) < len(self.buckets) and not self.buckets[len(self.begun)].missing:
             self.begin(self.buckets[len(self.begun)])
         progress(self.group.number)
 
@@ -126,7 +126,6 @@ class _Reducer:
             for bucket, flat, own in zip(self.buckets, flats, used, strict=True):
                 bucket.put(flat, own)
         if not recording:
-            self.begun = []
             self.reset()
 
     def averaged(self, bucket: _Bucket) -> Tensor:
@@ -145,14 +144,13 @@ class _Reducer:
         unused = [
             name
             for bucket in self.buckets
-            if recording or bucket.missing
             for name, p in zip(bucket.names, bucket.parameters, strict=True)
-            if p.grad is None
+            if (p.grad is None if recording else id(p) in bucket.missing)
         ]
-        if unused or (not recording and any(bucket.missing for bucket in self.buckets)):
+        if unused:
             raise RuntimeError(
-                "DistributedDataParallel: the backward pass has not brought a gradient to every parameter"
-                f"{': ' + ', '.join(unused) if unused else ''}; leave them out of the module, or pass find_unused_parameters=True"
+                f"DistributedDataParallel: the backward pass has brought no gradient to {', '.join(unused)}; leave such parameters out of "
+                "the module, or pass find_unused_parameters=True"
             )
 
     def used_anywhere(self) -> list[list[bool]]:

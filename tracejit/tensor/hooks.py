@@ -14,13 +14,8 @@ from tracejit.tensor.base import Tensor
 from tracejit.tensor.rebinding import rebound
 
 __all__ = [
-    "RemovableHandle",
-    "backward",
-    "register_end_of_pass_hook",
-    "register_hook",
-    "register_post_accumulate_grad_hook",
-    "retain_grad",
-]
+    "RemovableHandle", "backward", "register_end_of_pass_hook", "register_hook", "register_post_accumulate_grad_hook", "retain_grad",
+]  # fmt: skip
 
 _handle_ids = itertools.count()
 
@@ -59,6 +54,7 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], An
 def register_end_of_pass_hook(leaf: Tensor, hook: Callable[[Tensor], Any]) -> RemovableHandle:
     """Call `hook(leaf)` at the end of a backward pass that has added to the `.grad` of this leaf; once, where several leaves have the
     same hook.  What waits for the gradient of the leaf itself is then called as soon as that is complete."""
+    state.top.note("hook registered", leaf)
     hooks, key = _hooks_of(leaf), AT_END - next(_handle_ids)
     hooks[key] = hook
     handed_early[id(leaf)] = leaf
