@@ -45,9 +45,11 @@ REDUCTIONS: Final[dict[str, Any]] = {
 def reduced(rows: Array, reduction: str) -> Array:
     """The rows, one from each rank, combined in order.  Floating-point numbers of 16 bits are computed with in float32."""
     dtype = from_numpy_dtype(rows.dtype)
+    if len(rows) == 1:
+        return rows[0].copy()
     combine, wide = REDUCTIONS[reduction], np.dtype(np.float32) if dtype.is_reduced else rows.dtype
-    total = rows[0].astype(wide)
-    for row in rows[1:]:
+    total = combine(rows[0].astype(wide, copy=False), rows[1].astype(wide, copy=False))
+    for row in rows[2:]:
         combine(total, row.astype(wide, copy=False), out=total)
     if reduction == "AVG":
         total /= len(rows)
