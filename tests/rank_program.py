@@ -124,6 +124,11 @@ def reductions_that_are_begun_may_be_waited_for_in_any_order(rank: int, size: in
     for x, n in zip(tensors, (3, 50_000, 7, 20_000, 1), strict=True):
         assert (x == sum(r + n for r in range(size))).all()
     assert (between == size).all()
+    work = dist.all_reduce(tj.ones(60_000), async_op=True)
+    if rank == 0:
+        work.wait()
+    dist.barrier()  # the others come to it first
+    assert work.wait()
     forgotten = dist.all_reduce(tj.ones(40_000), async_op=True)
     del forgotten
     dist.all_reduce(between)
@@ -146,6 +151,8 @@ def tensors_are_broadcast_gathered_and_scattered(rank: int, size: int, folder: P
     y = tj.full((3,), float(rank + 1))
     dist.reduce(y, dst=last)
     assert y.tolist() == [sum(range(1, size + 1)) if rank == last else rank + 1] * 3
+    dist.reduce(number := tj.tensor(float(rank)), dst=0, op=Op.MAX)
+    assert number.item() == (size - 1 if rank == 0 else rank)
     found = [tj.zeros(1) for _ in range(size)] if rank == 1 else None
     dist.gather(tj.tensor([float(rank)]), found, dst=1)
     assert found is None or [f.item() for f in found] == list(range(size))

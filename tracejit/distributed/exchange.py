@@ -12,7 +12,8 @@ A reduction of at most SMALL bytes gathers the arrays of all ranks in every rank
 
 MPI matches collectives by their order on a communicator.  First halves are started in the order of the calls, and second halves
 are too, on a communicator of their own, as soon as their turn comes.  So all ranks start both in the same order, though they
-may come to it at different times.
+may come to it at different times; and processes may wait for them in any order, since none waits for anything else before it has
+started its second halves.
 
 Must not know: tensors, process groups.
 """
@@ -104,6 +105,11 @@ class Communicator:
             self._started[0].advance(wait=True)
             self._running.append(self._started.popleft())
 
+    def settle(self) -> None:
+        """Start all second halves.  Called before this process waits for anything else: another one may wait for a reduction first."""
+        if self._started:
+            self.advance_to(self._started[-1])
+
     def forget(self, work: Reduction) -> None:
         """`work` has ended."""
         if work in self._running:
@@ -115,12 +121,13 @@ class Communicator:
 
     def reduce(self, array: Array, reduction: str, root: int) -> Array:
         """The same in rank `root`; in the others their own array."""
-        rows = self.gather(array, root)
-        return reduced(rows, reduction) if self.rank == root else array.copy()
+        rows = self.gather(array.reshape(-1), root)
+        return reduced(rows, reduction).reshape(array.shape) if self.rank == root else array.copy()
 
     # -- moves
     def broadcast(self, array: Array, root: int) -> Array:
         """The array of rank `root`."""
+        self.settle()
         result = np.array(array, order="C")
         if self._first is not None:
             self._first.Bcast(_bytes(result), root)
@@ -128,6 +135,7 @@ class Communicator:
 
     def all_gather(self, array: Array) -> Array:
         """The arrays of all ranks, stacked."""
+        self.settle()
         result = np.empty((self.size, *array.shape), array.dtype)
         if self._first is None:
             result[0] = array
@@ -137,6 +145,7 @@ class Communicator:
 
     def gather(self, array: Array, root: int) -> Array:
         """The same in rank `root`; in the others an array without elements."""
+        self.settle()
         result = np.empty((self.size if self.rank == root else 0, *array.shape), array.dtype)
         if self._first is None:
             result[0] = array
@@ -146,6 +155,7 @@ class Communicator:
 
     def scatter(self, rows: Array, root: int) -> Array:
         """Row number `rank` of what rank `root` gives; the others give an array of the same shape, whose contents do not matter."""
+        self.settle()
         result = np.empty(rows.shape[1:], rows.dtype)
         if self._first is None:
             result[...] = rows[0]
@@ -162,6 +172,7 @@ class Communicator:
 
     def receive(self, array: Array, source: int | None, tag: int) -> int:
         """Fill a row-major array with what a rank, or any, sends; returns which."""
+        self.settle()
         assert self._first is not None
         status = MPI.Status()
         self._first.Recv(_bytes(array), MPI.ANY_SOURCE if source is None else source, tag, status)
@@ -170,23 +181,28 @@ class Communicator:
     # -- objects, pickled
     def barrier(self) -> None:
         """Wait until all ranks are here."""
+        self.settle()
         if self._first is not None:
             self._first.Barrier()
 
     def broadcast_object(self, value: Any, root: int) -> Any:
         """What rank `root` gives."""
+        self.settle()
         return value if self._first is None else self._first.bcast(value, root)
 
     def all_gather_object(self, value: Any) -> list[Any]:
         """What all ranks give."""
+        self.settle()
         return [value] if self._first is None else self._first.allgather(value)
 
     def gather_object(self, value: Any, root: int) -> list[Any] | None:
         """The same in rank `root`; None in the others."""
+        self.settle()
         return [value] if self._first is None else self._first.gather(value, root)
 
     def scatter_object(self, values: list[Any] | None, root: int) -> Any:
         """Element number `rank` of what rank `root` gives."""
+        self.settle()
         if self._first is None:
             assert values is not None
             return values[0]

@@ -13,6 +13,7 @@ import importlib.util
 import os
 import socket
 import sys
+import time
 import traceback
 from types import TracebackType
 from typing import Any, Final
@@ -26,6 +27,9 @@ MPI: Any = lazy_module("mpi4py.MPI")
 _INSTALL: Final = "install it with: pip install 'tracejit[mpi]'"
 _SIZES: Final = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS")
 """Variables in which launchers of MPI (MPICH, Open MPI) tell how many processes they have started."""
+
+_PASSING_ON: Final = 0.3
+"""Seconds that a launcher has to pass on what a process has written, before it ends all of them."""
 
 
 def has_mpi() -> bool:
@@ -99,6 +103,7 @@ def end_together(communicator: Any) -> None:
             print(f"rank {rank} of {size} on {socket.gethostname()} ended with {what}: all ranks are ended", file=sys.stderr)
             sys.stdout.flush()
             sys.stderr.flush()
+            time.sleep(_PASSING_ON)
         finally:
             communicator.Abort(1)
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.distributed.collectives import member
+from tracejit.distributed.exchange import Communicator
 from tracejit.distributed.group import Group, ProcessGroup, current
 from tracejit.distributed.operation import Work
 from tracejit.ops.movement.copies import write
@@ -89,7 +90,7 @@ def send(tensor: Tensor, dst: int, group: Group = None, tag: int = 0) -> None:
 def isend(tensor: Tensor, dst: int, group: Group = None, tag: int = 0) -> Any:
     """The same; returns at once.  The tensor may be changed before wait()."""
     found = _others("isend", current(group), dst)
-    return _Sent(found.communicator.send(tensor._array, dst, tag))
+    return _Sent(found.communicator, found.communicator.send(tensor._array, dst, tag))
 
 
 def recv(tensor: Tensor, src: int | None = None, group: Group = None, tag: int = 0) -> int:
@@ -108,14 +109,15 @@ def irecv(tensor: Tensor, src: int | None = None, group: Group = None, tag: int 
 
 
 class _Sent(Work):
-    def __init__(self, request: Any) -> None:
+    def __init__(self, communicator: Communicator, request: Any) -> None:
         super().__init__()
-        self._request = request
+        self._communicator, self._request = communicator, request
 
     def is_completed(self) -> bool:
         return bool(self._request.Test())
 
     def wait(self, timeout: Any = None) -> bool:
+        self._communicator.settle()
         self._request.Wait()
         return True
 
