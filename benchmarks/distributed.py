@@ -2,8 +2,8 @@
 
 Run as `python -m benchmarks.distributed [--quick]`; needs the extra `mpi`.  It starts itself by mpirun, with one rank and with two,
 each with one thread.  The batch is one and the same, shared out: two ranks compute half of it each (strong scaling).  Measured are
-steps, eager and compiled, and all_reduce() of several sizes, in rounds that all ranks begin together; a figure is what a tenth of the
-rounds stays below, so that it says little of what else runs on the machine.
+steps, eager and compiled, and all_reduce() of several sizes, in rounds that all ranks begin together; a figure is the best round, so
+that it says little of what else runs on the machine.
 
 The model: a step of n ranks takes as long as one rank takes for its share of the batch, and an all_reduce() of the gradients:
 
@@ -20,7 +20,6 @@ import argparse
 import itertools
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -43,7 +42,7 @@ _SIZES: Final = (1, 1_000, 10_000, 100_000, 1_000_000)
 """Elements (float32) of all_reduce()."""
 _MORE: Final = (4, 8, 16, 64)
 """Ranks that are only modelled."""
-_ROUNDS: Final = 100
+_ROUNDS: Final = 150
 _QUICK_ROUNDS: Final = 3
 
 
@@ -97,7 +96,7 @@ def command(ranks: int, *arguments: str) -> list[str] | None:
 
 
 def _seconds(call: Callable[[], Any], rounds: int) -> float:
-    """Seconds of a call that all ranks make together: a tenth of the rounds took less."""
+    """Seconds of a call that all ranks make together: the best of so many."""
     for _ in range(3):
         call()
     samples = []
@@ -106,7 +105,7 @@ def _seconds(call: Callable[[], Any], rounds: int) -> float:
         start = time.perf_counter()
         call()
         samples.append(time.perf_counter() - start)
-    return statistics.quantiles(samples, n=10)[0]
+    return min(samples)
 
 
 def _step(work: _Work, batch: int, is_compiled: bool, is_shared: bool) -> tuple[Callable[[], Any], int]:
