@@ -23,6 +23,7 @@ from benchmarks import (
     busy,
     compare,
     depth,
+    distributed,
     first_call,
     goals,
     numba_calls,
@@ -479,6 +480,15 @@ def test_numbas_code_gets_the_same_from_a_compiled_gradient_as_from_one_by_hand(
     assert numba_calls.main(["--quick"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[2:]] == ["hmc", "runge_kutta", "chain"]
+
+
+def test_an_exchange_is_fitted_to_what_it_took() -> None:
+    exchange = distributed.Exchange(latency=2e-5, bandwidth=1e9)
+    sizes = [4, 4_000, 400_000, 40_000_000]
+    fitted = distributed.Exchange.of_two(sizes, [exchange.seconds(2, size) for size in sizes])
+    assert fitted.latency == pytest.approx(2e-5) and fitted.bandwidth == pytest.approx(1e9)
+    assert exchange.seconds(1, 1e9) == 0
+    assert exchange.seconds(64, 1e9) == pytest.approx(2 * (63 * 2e-5 + 63 / 64))
 
 
 def test_a_compiled_gradient_that_computes_something_else_fails_the_run(

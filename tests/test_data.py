@@ -178,7 +178,7 @@ def test_distributed_samplers_share_one_order() -> None:
     assert list(sampler) != first
     with pytest.raises(ValueError, match="Invalid rank 2"):
         data.DistributedSampler(range(3), num_replicas=2, rank=2)
-    with pytest.raises(RuntimeError, match="num_replicas and rank"):
+    with pytest.raises(ValueError, match="num_replicas and rank"):
         data.DistributedSampler(range(3))
 
 

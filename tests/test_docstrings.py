@@ -44,7 +44,7 @@ ENTRIES: Final = {f"{path}.{name}": text for path, entries in examples().items()
 OURS_ALONE: Final = {
     "tracejit.shadow", "tracejit.profile", "tracejit.explain_misses", "tracejit.mark_dynamic", "tracejit.mark_static",
     "tracejit.CompiledFunction", "Tensor.is_viewable", "Tensor.logcumsumexp_", "Tensor.to_device",
-    "serialization.save", "serialization.load", "autograd.GradcheckError", "autograd.function.FunctionNode",
+    "serialization.save", "serialization.save_by_rank_0", "serialization.load", "autograd.GradcheckError", "autograd.function.FunctionNode",
     "tracejit.set_num_interop_threads", "tracejit.map", "tracejit.scan",
     "utils.data.digits", "nn.utils.prune.global_unstructured", "Generator.draw", "Generator.state",
     "optim.Optimizer.initial_state", "optim.Optimizer.update", "optim.Optimizer.update_group", "utils.tensorboard.SummaryWriter",

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tracejit.distributed import launch
+
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 
@@ -22,7 +24,7 @@ def run(name: str, **settings: int) -> dict[str, Any]:
 def test_no_example_is_left_out() -> None:
     tested = {
         "first_steps", "digits_training", "conditional_net", "rnn_loop", "gradient_accumulation", "digits_cnn", "vae", "time_series_lstm",
-        "characters", "gpt", "cartpole", "custom_function", "mixed_precision",
+        "characters", "gpt", "cartpole", "custom_function", "mixed_precision", "distributed_digits",
     }  # fmt: skip
     assert {path.stem for path in EXAMPLES.glob("*.py")} == tested
 
@@ -67,6 +69,14 @@ def test_mixed_precision_reaches_its_loss_with_compiled_steps() -> None:
     assert facts["last"] < 1e-3 < facts["first"]
     assert facts["scale"] < 2.0**24  # which was too large: updates were left out until it was not
     assert facts["compiled_calls"] >= facts["calls"] - 4
+
+
+def test_one_process_trains_without_mpi(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sklearn")
+    monkeypatch.setattr(launch, "has_mpi", lambda: False)
+    facts = run("distributed_digits", epochs=4)
+    assert facts["accuracy"] > 0.85
+    assert facts["compiled_calls"] == facts["calls"] - 1
 
 
 def test_the_convolutional_network_learns() -> None:

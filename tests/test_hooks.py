@@ -9,6 +9,7 @@ import pytest
 from against_torch import numbers
 
 import tracejit
+from tracejit.tensor.hooks import register_end_of_pass_hook
 
 
 def both(program: Any) -> None:
@@ -148,3 +149,66 @@ def test_the_hooks_of_a_module_are_a_mapping_that_takes_them_away() -> None:
     handles[0].remove()
     m._forward_pre_hooks.clear()
     assert not m._forward_pre_hooks and not m._forward_hooks
+
+
+def test_leaves_with_a_hook_for_the_end_get_their_gradients_when_these_are_complete() -> None:
+    leaves = [tracejit.full((2,), float(k + 1), requires_grad=True) for k in range(4)]
+
+    def product(events: list[Any]) -> Any:
+        """Leaf 3 is used by the first operation and by the last one."""
+        out = leaves[3] * leaves[0]
+        out.register_hook(lambda g: events.append("first product"))
+        for leaf in leaves[1:]:
+            out = (out * leaf).tanh()
+        return out.sum()
+
+    product([]).backward()
+    expected = [leaf.grad.numpy().copy() for leaf in leaves]
+    events: list[Any] = []
+    for k, leaf in enumerate(leaves):
+        leaf.grad = None
+        leaf.register_post_accumulate_grad_hook(lambda x, k=k: events.append(k))
+        register_end_of_pass_hook(leaf, lambda x: events.append(all(leaf.grad is not None for leaf in leaves)))
+    product(events).backward()
+    assert events[:3] == [2, 1, "first product"] and {*events[3:5]} == {0, 3} and events[5:] == [True] * 4
+    for leaf, gradient in zip(leaves, expected, strict=True):
+        np.testing.assert_array_equal(leaf.grad.numpy(), gradient)
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_a_hook_that_changes_a_gradient_changes_no_other(early: bool) -> None:
+    a, b, c, d = (tracejit.full((3,), 2.0, requires_grad=True) for _ in range(4))
+
+    def gradients() -> list[Any]:
+        for leaf in (a, b, c, d):
+            leaf.grad = None
+        ((a * b + c + d) * tracejit.tensor([1.0, 2.0, 3.0])).sum().backward()  # `c`, `d` and the product receive one array
+        return [leaf.grad.tolist() for leaf in (a, b, c, d)]
+
+    before = gradients()
+    for leaf in (c, d):
+        leaf.register_post_accumulate_grad_hook(lambda x: x.grad.mul_(10))
+        if early:
+            register_end_of_pass_hook(leaf, lambda x: None)
+    assert gradients() == [*before[:2], [10.0, 20.0, 30.0], [10.0, 20.0, 30.0]]
+
+
+def test_a_hook_for_the_end_is_called_once_in_each_pass_to_one_of_its_leaves() -> None:
+    a, b, other = (tracejit.ones(2, requires_grad=True) for _ in range(3))
+    seen: list[Any] = []
+    handles = [register_end_of_pass_hook(leaf, seen.append) for leaf in (a, b)]
+    (a * b * other).sum().backward(retain_graph=True)
+    (a * 2 + other).sum().backward()
+    assert [leaf is a or leaf is b for leaf in seen] == [True, True] and a.grad.tolist() == [3, 3]
+    (other * 2).sum().backward()
+    assert len(seen) == 2
+    compiled = tracejit.compile(lambda: (a.exp() * b).sum())
+    for _ in range(3):
+        compiled().backward()
+    assert len(seen) == 5
+    (a * b).sum().backward(create_graph=True)
+    assert len(seen) == 6
+    for handle in handles:
+        handle.remove()
+    (a * b).sum().backward()
+    assert len(seen) == 6

@@ -9,6 +9,9 @@ garbage collector, finalizers, signal handlers, other threads) finds the thread 
 floating-point errors.  Hooks, which belong to the program, run without that, and in the grad mode of the pass.
 
 A pass to chosen values enters the nodes that lead to one of them, and no others: their hooks are not called.
+
+Leaves are handed what they received when no node is left.  Those with a hook for the end of the pass are handed it as soon as it is
+complete, in a plain pass to all leaves: what a hook then begins goes on beside the rest of the pass, and its hook for the end waits for it.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.autograd.anomaly import anomaly_interpreter
-from tracejit.autograd.tape import AFTER, RETAIN, LoopNode, Node, SelectiveNode
+from tracejit.autograd.tape import AFTER, AT_END, RETAIN, LoopNode, Node, SelectiveNode, handed_early
 from tracejit.core.floating import quietly, read_errors, with_errors
 from tracejit.core.interpreter import state
 from tracejit.ops.elementwise.arithmetic import acc
@@ -69,11 +72,12 @@ class _Pass:
     allowed: the nodes on a path from the roots to a wanted value; None for a pass to all leaves.  leading: for those that stand for several
     steps, the outputs from which there is one.  hooked: edges whose hooks have run, of
     nodes that were taken apart afterwards.  errors: NumPy's error state outside the pass.  boundary: nodes that the pass does not enter;
-    what they have received is in `left`."""
+    what they have received is in `left`.  awaited: of leaves that are handed their gradients early, by id, how many edges to them the pass
+    has not passed.  ending: hooks to be called at the end, and a leaf that has each."""
 
     __slots__ = (
-        "allowed", "boundary", "create_graph", "errors", "heap", "hooked", "leading", "leaves", "left", "pending", "recording",
-        "retain_graph", "roots", "sink", "tensors", "wrap",
+        "allowed", "awaited", "boundary", "create_graph", "ending", "errors", "heap", "hooked", "leading", "leaves", "left", "pending",
+        "recording", "retain_graph", "roots", "sink", "tensors", "wrap",
     )  # fmt: skip
 
     def __init__(
@@ -101,6 +105,8 @@ class _Pass:
         self.leading: dict[Node, frozenset[int]] = {}
         self.boundary: set[Node] = set()
         self.left: list[tuple[TapeEdge, Any]] = []
+        self.awaited: dict[int, int] = {}
+        self.ending: dict[Any, Any] = {}
         if sink.leaf is None:
             self.allowed = set()
             self.allow(sorted(_reachable(roots), key=_sequence))
@@ -213,6 +219,7 @@ class _Pass:
 
     def take_apart(self, node: SelectiveNode) -> None:
         """Go on in the nodes that `node` stands for."""
+        self.awaited.clear()
         if self.recording and node.accumulates:
             state.top.note("loop expanded", node)
         node.expand()
@@ -227,6 +234,8 @@ class _Pass:
     # -- the pass
     def run(self, roots: Sequence[TapeEdge], cotangents: Sequence[Any]) -> None:
         """Propagate from the roots until no node is left, then hand the leaves what they received."""
+        if handed_early and self.allowed is None and not self.tensors:
+            self.count_edges(roots)
         for root, g in zip(self.entered(roots), cotangents):  # noqa: B905  (lengths agree: who starts a pass has looked)
             if root is not None:
                 self.deliver(*root, g)
@@ -284,6 +293,8 @@ class _Pass:
                         leaves[id(target)] = [target, g]
                     else:
                         slots[1] = g if slots[1] is None else slots[1] + g
+            if self.awaited:
+                self.hand_early(node)
         self.arrive()
 
     def receive(self, node: Node, slots: Sequence[Any]) -> None:
@@ -293,32 +304,64 @@ class _Pass:
             if g is not None and (id(node), index) in sink.wanted:
                 sink.received[id(node), index] = g
 
+    def count_edges(self, roots: Sequence[TapeEdge]) -> None:
+        """Count the edges to leaves that are handed their gradients early."""
+        awaited = self.awaited
+        for node in _reachable(roots):
+            for edge in node.edges:
+                if edge is not None and id(edge[0]) in handed_early:
+                    awaited[id(edge[0])] = awaited.get(id(edge[0]), 0) + 1
+
+    def hand_early(self, node: Node) -> None:
+        """The pass has gone through `node`: hand their gradients to leaves that get no more."""
+        awaited = self.awaited
+        for edge in node.edges:
+            count = 0 if edge is None else awaited.get(id(edge[0]), 0)
+            if count > 1:
+                awaited[id(edge[0])] = count - 1  # type: ignore[index]
+            elif count:
+                del awaited[id(edge[0])]  # type: ignore[index]
+                received = self.leaves.pop(id(edge[0]), None)  # type: ignore[index]
+                if received is not None:
+                    self.hand(*received)
+
     def arrive(self) -> None:
-        """Hand the leaves what they received."""
-        sink = self.sink
+        """Hand the leaves what they received, and call what waits for the end of the pass."""
         for leaf, g in self.leaves.values():
-            if leaf._hooks:
-                if self.recording:
-                    state.top.note("hooks of a leaf run", leaf)
+            self.hand(leaf, g)
+        for hook, leaf in self.ending.items():
+            self.run_after(hook, leaf)
+
+    def hand(self, leaf: Any, g: Any) -> None:
+        """Hand a leaf what it received."""
+        sink = self.sink
+        if leaf._hooks:
+            if self.recording:
+                state.top.note("hooks of a leaf run", leaf)
+            if any(key > AFTER for key in leaf._hooks):
                 g = self.hooked_value(leaf._hooks, g)
-            if sink.leaf is not None:
-                sink.leaf(leaf, g, sink.handed)
-                if leaf._hooks:
-                    self.after(leaf)
-            else:
-                sink.received[id(leaf), 0] = g
+            elif not self.tensors:
+                sink.handed[id(g)] = g  # a hook may change `.grad`, and what the pass still holds may share the memory of `g`
+        if sink.leaf is not None:
+            sink.leaf(leaf, g, sink.handed)
+            if leaf._hooks:
+                for hook in hooks_after(leaf):
+                    self.run_after(hook, leaf)
+                if id(leaf) in handed_early:
+                    self.ending.update([(hook, leaf) for key, hook in leaf._hooks.items() if key <= AT_END])
+        else:
+            sink.received[id(leaf), 0] = g
 
     # -- hooks
-    def after(self, leaf: Any) -> None:
+    def run_after(self, hook: Any, leaf: Any) -> None:
         """Call what waits for the gradient of `leaf` to be in its `.grad`."""
         previous = state.grad_enabled
         try:
             state.grad_enabled = self.create_graph
-            for hook in hooks_after(leaf):
-                if self.tensors:
-                    state.top.call(hook, leaf)
-                else:
-                    with_errors(self.errors, hook, leaf)
+            if self.tensors:
+                state.top.call(hook, leaf)
+            else:
+                with_errors(self.errors, hook, leaf)
         finally:
             state.grad_enabled = previous
 
@@ -369,7 +412,7 @@ class _Pass:
 
 def hooks_after(leaf: Any) -> list[Callable[[Any], Any]]:
     """What is to be called when a gradient was added to `leaf.grad`."""
-    return [hook for key, hook in (leaf._hooks or {}).items() if key <= AFTER]
+    return [hook for key, hook in (leaf._hooks or {}).items() if AT_END < key <= AFTER]
 
 
 def _check_replacement(hook: Any, result: Any, array: Any) -> None:

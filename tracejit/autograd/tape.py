@@ -10,6 +10,7 @@ This module knows tensors only as objects with `_array`, `_storage`, `_node`, `_
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
@@ -23,8 +24,8 @@ from tracejit.ops.movement.copies import clone
 from tracejit.ops.movement.views import detach
 
 __all__ = [
-    "AFTER", "RETAIN", "AccumulateGrad", "DataStorage", "LiveInNode", "LoopNode", "Node", "OpNode", "SelectiveNode", "Storage",
-    "class_of", "edge_of", "edges_behind_freed", "install", "is_tensor", "leads_elsewhere", "make_tensor", "mark_written",
+    "AFTER", "AT_END", "RETAIN", "AccumulateGrad", "DataStorage", "LiveInNode", "LoopNode", "Node", "OpNode", "SelectiveNode", "Storage",
+    "class_of", "edge_of", "edges_behind_freed", "handed_early", "install", "is_tensor", "leads_elsewhere", "make_tensor", "mark_written",
     "move_before", "move_retained", "next_sequence", "shown", "wanted_edge", "with_contents",
 ]  # fmt: skip
 
@@ -38,6 +39,12 @@ RETAIN = -1
 
 AFTER = -2
 """Keys from here downwards, among the hooks of a leaf, are of what is called after its gradient was added to `.grad`."""
+
+AT_END = -(1 << 62)
+"""Keys from here downwards are of what is called at the end of a backward pass that has done so."""
+
+handed_early: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+"""Leaves, by id, that get what they receive in a backward pass as soon as it is complete; they have hooks for its end."""
 
 
 class Storage:

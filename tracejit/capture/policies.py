@@ -179,6 +179,18 @@ REFUSED_LIBRARY: dict[str, str] = {
     "set_sharing_strategy": "global_state",
     "get_num_threads": "impure_call",
     "load": "impure_call",
+    "all_gather_object": "impure_call",
+    "barrier": "impure_call",
+    "broadcast_object_list": "impure_call",
+    "destroy_process_group": "global_state",
+    "gather_object": "impure_call",
+    "init_process_group": "global_state",
+    "irecv": "impure_call",
+    "isend": "impure_call",
+    "recv": "impure_call",
+    "save_by_rank_0": "impure_call",
+    "scatter_object_list": "impure_call",
+    "send": "impure_call",
 }
 LOCKS: tuple[type, ...] = (type(threading.Lock()), type(threading.RLock()))
 """Types of locks that user code may hold in a `with` block (handlers/locking.py)."""
@@ -235,6 +247,8 @@ _CONVERTED_PACKAGES = (
     "tracejit.amp.grad_scaler.",
     "tracejit.autograd.functional.",
     "tracejit.core.settings.",
+    "tracejit.distributed.collectives.",
+    "tracejit.distributed.group.",
     "tracejit.nn.",
     "tracejit.optim.",
     "tracejit.optimize.",
@@ -256,7 +270,7 @@ C_METHODS: tuple[type, ...] = (types.MethodDescriptorType, types.WrapperDescript
 @functools.cache
 def is_library_module(name: str | None) -> bool:
     """Whether functions of the module `name` run natively.  Those of the eager library do, except for the layers from nn upwards,
-    GradScaler, custom_fwd and derivatives of functions: these are instrumented like user code."""
+    GradScaler, custom_fwd, collectives and derivatives of functions: these are instrumented like user code."""
     if name is None:
         return False
     dotted = name + "."

@@ -15,7 +15,9 @@ from tracejit.core.missing import absent, missing_names
 
 __all__ = ["absent_module", "is_absent"]
 
-_PROCESSES = "tracejit computes in one process, without process groups: train the module itself"
+_PROCESSES = (
+    "there are no process groups for parts of a module: each process has all of it, by nn.parallel.DistributedDataParallel"
+)
 _EXTENSIONS = (
     "tracejit loads no operators written in C++ or CUDA: write the operator in Python, or with Numba and library.custom_op()"
 )
@@ -32,12 +34,12 @@ _MODULES: Final[dict[str, tuple[str, str]]] = {
     ),
     "torch.distributed.checkpoint": (
         "FileSystemReader FileSystemWriter load load_state_dict save save_state_dict",
-        "tracejit computes in one process: use save() and load()",
+        "each process has the whole model: use serialization.save_by_rank_0() and load()",
     ),
     "torch.distributed.checkpoint.state_dict": (
         "StateDictOptions get_model_state_dict get_optimizer_state_dict get_state_dict set_model_state_dict set_optimizer_state_dict "
         "set_state_dict",
-        "tracejit computes in one process: use state_dict() and load_state_dict()",
+        "each process has the whole model: use state_dict() and load_state_dict()",
     ),
     "torch.distributed.device_mesh": ("DeviceMesh init_device_mesh", _PROCESSES),
     "torch.distributed.fsdp": (

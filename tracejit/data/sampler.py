@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence, Sized
 from typing import Any, Generic, TypeVar
 
 from tracejit.core import dtypes
+from tracejit.distributed.group import get_rank, get_world_size, is_initialized
 from tracejit.ops.public.random import Generator, randint, randperm
 from tracejit.ops.public.sampling import multinomial
 from tracejit.tensor import as_tensor
@@ -150,8 +151,10 @@ class BatchSampler(Sampler[list[int]]):
 class DistributedSampler(Sampler[int]):
     """The share of process `rank` of num_replicas: every num_replicas-th position of one order, which is the same in all of them.
 
-    Processes know nothing of each other here, so both numbers must be given.  The order of shuffle=True is that of `seed` and
-    set_epoch()."""
+    Both numbers are those of the process group, unless given.  The order of shuffle=True is that of `seed` and set_epoch(), which must be
+    the same in all processes.  Shares are of one length: some positions come twice, or, with drop_last, those at the end do not come.
+
+    Raises ValueError for a rank that is none, and where there is no process group to ask."""
 
     def __init__(
         self,
@@ -162,8 +165,12 @@ class DistributedSampler(Sampler[int]):
         seed: int = 0,
         drop_last: bool = False,
     ) -> None:
-        if num_replicas is None or rank is None:
-            raise RuntimeError("DistributedSampler: there is no process group to ask; give num_replicas and rank")
+        if (num_replicas is None or rank is None) and not is_initialized():
+            raise ValueError(
+                "DistributedSampler: there is no process group to ask; call distributed.init_process_group(), or give num_replicas and rank"
+            )
+        num_replicas = get_world_size() if num_replicas is None else num_replicas
+        rank = get_rank() if rank is None else rank
         if not 0 <= rank < num_replicas:
             raise ValueError(f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]")
         self.dataset, self.num_replicas, self.rank = dataset, num_replicas, rank

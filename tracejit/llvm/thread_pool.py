@@ -32,6 +32,7 @@ from functools import cache
 from pathlib import Path
 
 from tracejit.config import config
+from tracejit.core import thread_share
 from tracejit.cpython.c_api import never_free
 from tracejit.llvm import thread_pool_code
 from tracejit.llvm.thread_pool_code import BYTES, FIELDS, FUNCTIONS, IDLE, LOCK, MOST, PARALLEL, POOL, WORK
@@ -106,8 +107,16 @@ def set_num_threads(number: int) -> None:
         raise RuntimeError(f"set_num_threads expects an int, but got {type(number).__name__}")
     if number.__index__() <= 0:
         raise RuntimeError("set_num_threads expects a positive integer")
+    thread_share.chosen[0] = True
+    _set(number.__index__())
+
+
+def _set(number: int) -> None:
     if supported():
-        _threads.value = min(number.__index__(), MOST)
+        _threads.value = min(number, MOST)
+
+
+thread_share.install(_cores, _set)
 
 
 # --- memory

@@ -1,11 +1,13 @@
-"""Modules that PyTorch spreads over devices.  There is one device here, on which the module runs as it is."""
+"""Modules that PyTorch spreads over devices and processes.  There is one device here, on which the module runs as it is; processes:
+replicas.py."""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 from tracejit.functions import cat
 from tracejit.nn.module import Module
+from tracejit.nn.replicas import DistributedDataParallel
 from tracejit.tensor import Tensor
 
 __all__ = ["DataParallel", "DistributedDataParallel", "data_parallel", "gather", "parallel_apply", "replicate", "scatter"]
@@ -90,17 +92,3 @@ def parallel_apply(modules: Any, inputs: Any, kwargs_tup: Any = None, devices: A
     options = kwargs_tup or [{}] * len(modules)
     given = [x if isinstance(x, list | tuple) else (x,) for x in inputs]
     return [module(*x, **named) for module, x, named in zip(modules, given, options, strict=True)]
-
-
-class DistributedDataParallel(Module):
-    """Raises RuntimeError: there are no process groups."""
-
-    def __init__(self, module: Module, *args: Any, **kwargs: Any) -> None:
-        super().__init__()
-        _refuse()
-
-
-def _refuse() -> NoReturn:
-    raise RuntimeError(
-        "DistributedDataParallel(): there are no process groups in tracejit; train the module itself, in one process"
-    )

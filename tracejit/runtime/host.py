@@ -282,12 +282,20 @@ def _read(known: Mapping[int, Any], operand: Operand) -> Any:
 
 
 def _stages(graph: Graph) -> list[tuple[list[Node], list[Node]]]:
-    """(machine nodes, host nodes) per stage, in program order."""
+    """(machine nodes, host nodes) per stage, in program order.
+
+    What has an effect outside (a custom_op, a collective) comes after all that may leave before it: a call whose recorded path is not
+    the right one has done nothing that eager mode would not do."""
     stage: dict[int, int] = {}
     stages: list[tuple[list[Node], list[Node]]] = [([], [])]
+    leaving = 0
     for node in graph.nodes:
         s = max((stage.get(o, 0) for o in node.operands if isinstance(o, int)), default=0)
         host = is_host(graph.avals, node)
+        if node.op.effect is Effect.RANDOM and node.op.kind is not Kind.RANDOM:
+            s = max(s, leaving)
+        if node.may_exit:
+            leaving = max(leaving, s)
         while len(stages) <= s + host:
             stages.append(([], []))
         stages[s][int(host)].append(node)

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracejit.distributed.group import get_rank, is_initialized
+from tracejit.distributed.objects import broadcast_object_list
 from tracejit.serialization import files, safetensors, structure, torch_files, torch_writer
 from tracejit.serialization.files import FileFormatError
 from tracejit.serialization.npz import decode_npz, load_npz, save_npz
@@ -22,7 +24,7 @@ from tracejit.tensor import tensor
 
 __all__ = [
     "FileFormatError", "add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "load_npz", "load_safetensors", "safe_globals",
-    "save", "save_npz", "save_safetensors",
+    "save", "save_by_rank_0", "save_npz", "save_safetensors",
 ]  # fmt: skip
 
 _STRUCTURE = "tracejit.structure"
@@ -48,6 +50,28 @@ def save(obj: Any, f: Any, *pickle_options: Any, format: str = "safetensors", **
         return
     arrays, text = structure.to_structure(obj)
     files.write(f, safetensors.encode(arrays, {"format": "pt", _STRUCTURE: text}))
+
+
+def save_by_rank_0(obj: Any, f: Any, **options: Any) -> None:
+    """save() where several processes run: all of them call this, rank 0 writes, and it returns, or raises, in all when that is done.
+
+    Without a process group it is save().  Raises what save() raises in rank 0, and RuntimeError, which says what that was, in the
+    others."""
+    if not is_initialized():
+        save(obj, f, **options)
+        return
+    problem: list[Exception | None] = [None]
+    if get_rank() == 0:
+        try:
+            save(obj, f, **options)
+        except Exception as error:
+            problem = [error]
+    told = [None if problem[0] is None else f"{type(problem[0]).__name__}: {problem[0]}"]
+    broadcast_object_list(told, 0)
+    if problem[0] is not None:
+        raise problem[0]
+    if told[0] is not None:
+        raise RuntimeError(f"save_by_rank_0(): rank 0 has not written {f}: {told[0]}")
 
 
 def load(f: Any, map_location: Any = None, pickle_module: Any = None, *, weights_only: bool | None = None, **options: Any) -> Any:

@@ -9,13 +9,11 @@ from typing import Any
 
 from tracejit.autograd import api
 from tracejit.autograd.drawing import draw
-from tracejit.autograd.tape import AFTER, RETAIN, edge_of
+from tracejit.autograd.tape import AFTER, AT_END, RETAIN, edge_of, handed_early
 from tracejit.core.drawing import Drawing
 from tracejit.core.interpreter import state
 from tracejit.tensor.base import Tensor
 from tracejit.tensor.rebinding import rebound
-
-__all__ = ["RemovableHandle", "backward", "graph", "register_hook", "register_post_accumulate_grad_hook", "retain_grad"]
 
 _handle_ids = itertools.count()
 
@@ -58,6 +56,16 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], An
     state.top.note("hook registered", self)
     hooks, key = _hooks_of(self), AFTER - next(_handle_ids)
     hooks[key] = hook
+    return RemovableHandle(hooks, key)
+
+
+def register_end_of_pass_hook(leaf: Tensor, hook: Callable[[Tensor], Any]) -> RemovableHandle:
+    """Call `hook(leaf)` at the end of a backward pass that has added to the `.grad` of this leaf; once, where several leaves have the
+    same hook.  What waits for the gradient of the leaf itself is then called as soon as that is complete."""
+    state.top.note("hook registered", leaf)
+    hooks, key = _hooks_of(leaf), AT_END - next(_handle_ids)
+    hooks[key] = hook
+    handed_early[id(leaf)] = leaf
     return RemovableHandle(hooks, key)
 
 
