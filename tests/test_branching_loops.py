@@ -1275,28 +1275,3 @@ def test_a_list_of_as_many_items_as_the_call_asks_for_has_one_recording_from_the
         given = (T.zeros(3, dtype=T.float64), [30, 31, 32, 28, 35, 29, 33][k % 7])
         assert_equal(outcome(states, given, k), outcome(compiled, given, k))
     assert compiled.stats.traces <= 3 and not compiled.reasons, compiled.explain()
-
-
-def test_a_loop_that_cannot_begin_runs_in_python() -> None:
-    """What the outer loop carries is in no row-major memory: it is refused before there are slots."""
-
-    def function(x: Any, sign: Any) -> Any:
-        values = T.copysign(sign, x)
-        turn = 0
-        while turn < 3 and values.abs().sum() > 1.3:
-            turn += 1
-            values = values >= 0
-            rest = x * 0.5
-            for _ in range(2):
-                if T.rand(()) < 0.4:
-                    rest = x[..., -1:] * rest
-                if x.sum() < 0:
-                    pass
-        return values
-
-    compiled = T.compile(function)
-    plain = T.tensor([[1.277, -1.506], [0.656, -0.238]])
-    turned = T.tensor([[-1.994, -1.08], [0.778, -0.419]]).transpose(-1, -2)
-    for _ in range(4):
-        for x, sign in ((plain, T.tensor(54.0)), (turned, turned)):
-            assert T.equal(compiled(x, sign), function(x, sign))

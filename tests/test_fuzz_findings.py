@@ -19,6 +19,43 @@ from tests.fuzz.run import WAYS, Program
 from tracejit.core.op import REGISTRY, Kind
 
 FINDINGS = {
+    "a loop that carries what is in no row-major memory, with loops in it": """
+        class Box:
+            def __init__(self, k):
+                self.k = k
+        box = Box(2.0)
+        def target(a3, a4):
+            v6 = T.copysign(a4, a3)
+            turn7 = 0
+            while turn7 < 3 and v6.abs().sum() > 1.3:
+                turn7 += 1
+                for i8 in [0.5, 2]:
+                    box.k *= 2
+                    v6 = v6 >= 0
+                v11, v12, v13 = (a3, a3 * 0.5 - 0.1, 0)
+                for i17 in range(2):
+                    v18 = v11 - 0.25
+                    if T.rand(()) < 0.4:
+                        v12 = v11[..., -1:] * v12
+                    v18 = v11[..., :1] + v11
+                    if v11.sum() < 0:
+                        pass
+        def call(f):
+            a3 = T.tensor([[1.277, -1.506], [0.656, -0.238]], dtype=T.float64)
+            f(a3, 54)
+            turned = T.tensor([[-1.994, -1.08], [0.778, -0.419]], dtype=T.float64).transpose(-1, -2)
+            return f(turned, turned), box.k
+    """,
+    "a result whose gradients pass a freed graph, or do not": """
+        weight = T.ones(3, requires_grad=True)
+        def target(offset):
+            loss = (weight * weight).sum()
+            T.autograd.grad(loss, weight)
+            return loss * 2 + offset
+        def call(f):
+            offset = T.tensor(1.0, requires_grad=True)
+            return T.autograd.grad(f(offset), offset)
+    """,
     "a number that leaves, rounded to digits, as an operand": """
         def target(x):
             first, second = x.tolist()
