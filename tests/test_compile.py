@@ -1257,22 +1257,3 @@ def test_a_hot_function_takes_any_number_of_arguments() -> None:
             assert function(T.ones(2), *many).tolist() == [300.0] * 2
             assert function(T.ones(3), *many).tolist() == [300.0] * 3
             assert function(T.ones(2), *many[:2]).tolist() == [2.0] * 2
-
-
-def test_a_result_whose_gradients_may_avoid_what_the_call_has_freed_is_eager() -> None:
-    """The loss's graph is freed in the call; a pass from the result to `offset` alone does not meet it."""
-    weight = T.ones(3, requires_grad=True)
-
-    def function(offset: Any) -> Any:
-        loss = (weight * weight).sum()
-        T.autograd.grad(loss, weight)
-        return loss * 2 + offset
-
-    compiled = T.compile(function)
-    for _ in range(3):
-        for called in (function, compiled):
-            offset = T.tensor(1.0, requires_grad=True)
-            assert T.autograd.grad(called(offset), offset)[0].item() == 1
-            with pytest.raises(RuntimeError, match="freed"):
-                called(offset).backward()
-    assert "pass a graph that the call has freed" in str(compiled.reasons)

@@ -46,16 +46,6 @@ FINDINGS = {
             turned = T.tensor([[-1.994, -1.08], [0.778, -0.419]], dtype=T.float64).transpose(-1, -2)
             return f(turned, turned), box.k
     """,
-    "a result whose gradients pass a freed graph, or do not": """
-        weight = T.ones(3, requires_grad=True)
-        def target(offset):
-            loss = (weight * weight).sum()
-            T.autograd.grad(loss, weight)
-            return loss * 2 + offset
-        def call(f):
-            offset = T.tensor(1.0, requires_grad=True)
-            return T.autograd.grad(f(offset), offset)
-    """,
     "a number that leaves, rounded to digits, as an operand": """
         def target(x):
             first, second = x.tolist()

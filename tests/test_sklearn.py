@@ -50,7 +50,8 @@ def test_an_estimator_passes_all_checks_of_scikit_learn(estimator: Any, least: i
     wrong = [f"{r['check_name']}: {r['exception']}" for r in results if r["status"] not in ("passed", "skipped")]
     skipped = [name for name, status in states.items() if status == "skipped"]
     assert not wrong and len(results) >= least
-    assert skipped in ([], ["check_array_api_input"])  # which needs an environment variable of SciPy's
+    # One needs an environment variable of SciPy's, the others pandas.
+    assert {*skipped} <= {"check_array_api_input", "check_classifier_data_not_an_array", "check_regressor_data_not_an_array"}
 
 
 def test_a_pipeline_classifies_and_gives_probabilities() -> None:

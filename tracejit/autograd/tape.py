@@ -308,40 +308,25 @@ def leads_elsewhere(tensor: Any, leaves: Sequence[Any]) -> bool:
     return False
 
 
-def edges_behind_freed(tensor: Any, since: int) -> tuple[set[tuple[int, int]], set[tuple[int, int]]] | None:
+def edges_behind_freed(tensor: Any, since: int) -> set[tuple[int, int]] | None:
     """Where a backward pass from `tensor` would go on to behind the nodes that were made since sequence number `since`, as (id of the node
-    or leaf, position), if it would meet one whose saved values were freed; else None.  Second: those of them that are reached past all
-    freed nodes alone, so that a pass to them is an error for no freed one."""
-    if tensor._node is None or tensor._node.sequence < since:
-        return None
-    clear, freed = _edges_behind([tensor._node], since, through_freed=False)
-    if not freed:
-        return None
-    blocked, _ = _edges_behind(freed, since, through_freed=True)
-    return clear | blocked, clear - blocked
-
-
-def _edges_behind(nodes: Iterable[Node], since: int, through_freed: bool) -> tuple[set[tuple[int, int]], list[Node]]:
-    """(the edges from nodes made since then to others, the freed nodes that were met); without `through_freed` what is behind those is
-    left out."""
-    stack, seen = list(nodes), set[Node]()
+    or leaf, position), if it would meet one whose saved values were freed; else None."""
+    stack = [tensor._node] if tensor._node is not None and tensor._node.sequence >= since else []
+    seen: set[Node] = set()
     edges: set[tuple[int, int]] = set()
-    freed: list[Node] = []
+    freed = False
     while stack:
         node = stack.pop()
         if node in seen:
             continue
         seen.add(node)
-        if getattr(node, "freed", False):
-            freed.append(node)
-            if not through_freed:
-                continue
+        freed = freed or bool(getattr(node, "freed", False))
         for target, index in filter(None, node.edges):
             if isinstance(target, Node) and target.sequence >= since:
                 stack.append(target)
             else:
                 edges.add((id(target), index))
-    return edges, freed
+    return edges if freed else None
 
 
 FREED = (

@@ -30,11 +30,11 @@ class FreedGraphs:
         is_read = key[0] == "variable" and key[1] not in run.loop.assigned_first
         if run.is_divided or is_read or not isinstance(x, Tensor) or not x.requires_grad:
             return frozenset()
-        edges, clear = edges_behind_freed(x, run.interpreter.first_sequence) or (set(), set())
+        edges = edges_behind_freed(x, run.interpreter.first_sequence)
         own = [edge_of(y) for y in run.interpreter.defined.values() if y._requires_grad and y.is_leaf]
         outside = {(id(target), index) for target, index in own}
         outside |= {(id(y.edge[0]), y.edge[1]) for y in run.recorder.tensors.values() if y.requires_grad}
-        if not edges or clear or not edges <= outside:
+        if not edges or not edges <= outside:
             return frozenset()
         self._positions[key] = x._node, x._index
         return frozenset(edges)

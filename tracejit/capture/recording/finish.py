@@ -406,7 +406,7 @@ def _written_inputs(recorder: Recorder, interpreter: RecordingInterpreter, views
                 recorder.stop("differentiable_write", f"a view of shape {list(tensor.shape)}, whose base changes with it")
             elif value in with_new_edge and switched:
                 recorder.stop("tensor_state", "requires_grad_() of an outside tensor that is changed in place")
-            consumed = _consumed(recorder, interpreter, tensor, inputs, True) if value in with_new_edge else None
+            consumed = _consumed(recorder, interpreter, tensor, inputs) if value in with_new_edge else None
             written.append(
                 WrittenInput(index, version, requires, tensor.is_leaf, value in counted, value in with_new_edge, consumed)
             )
@@ -588,21 +588,15 @@ def _alias(
     return None if owner is None or owner == position else Alias("output", owner, steps)
 
 
-def _consumed(
-    recorder: Recorder, interpreter: RecordingInterpreter, tensor: Tensor, inputs: list[int], is_written: bool = False
-) -> tuple[int, ...] | None:
-    """The positions of the inputs that the tape's graph of `tensor` leads to, if a backward pass inside the call has freed it, or a part
-    of it; else None.  Where a pass to some inputs would not meet the freed part, it would be no error: that is not recorded, unless the
-    tensor is an input that was written to (docs/equality.md: a total to which losses are added)."""
-    found = edges_behind_freed(tensor, interpreter.first_sequence)
-    if found is None:
+def _consumed(recorder: Recorder, interpreter: RecordingInterpreter, tensor: Tensor, inputs: list[int]) -> tuple[int, ...] | None:
+    """The positions of the inputs that the tape's graph of `tensor` leads to, if a backward pass inside the call has freed it;
+    else None."""
+    edges = edges_behind_freed(tensor, interpreter.first_sequence)
+    if edges is None:
         return None
     outside = [recorder.tensors[id(interpreter.inputs[value])] for value in inputs]
     targets = [(i, s.edge) for i, s in enumerate(outside) if s.requires_grad or id(s.tensor) in interpreter.switched]
-    edges, clear = ([i for i, (target, index) in targets if (id(target), index) in part] for part in found)
-    if clear and not is_written:
-        recorder.stop("tensor_state", "a result whose gradients pass a graph that the call has freed, or do not,")
-    return tuple(edges)
+    return tuple([i for i, (target, index) in targets if (id(target), index) in edges])
 
 
 def _output(
