@@ -204,6 +204,7 @@ class LoopRun:
         self.leaves = CarriedLeaves(self)
         # (graph of a step, places of its inputs, what it carries); None until all parts have run.
         self.body: tuple[Graph, list[StepValue], list[StepValue]] | None = None
+        self.tree = PathTree(None, [], None)  # without slots, for a loop that is refused before they are known
         self.walk: PathWalk
         self.element_given = GivenElement(None)  # to the part that has run last in Python
         self.depth = self.recorder.native_depth
@@ -369,9 +370,6 @@ class LoopRun:
         slots: list[Slot] = []
         tensors: list[Tensor] = []
         self.count = self._count()
-        key = self.function.__code__, loop.line
-        # Of no slots, until all are known: what is refused before that runs in Python, which asks what slots hold.
-        self.tree = PathTree(key, [], self.trips, self.count, self.read_after, self.joined, self.is_nested)
         self.kinds = VaryingKinds(self)
         self.carried = {}
         carried: dict[str, Carried] = {}
@@ -402,6 +400,7 @@ class LoopRun:
                 tensors.append(tensor)
                 if slot.holds is Leaf:
                     self.leaves.begun[len(slots) - 1] = x
+        key = self.function.__code__, loop.line
         self.tree = PathTree(key, slots, self.trips, self.count, self.read_after, self.joined, self.is_nested)
         if self.elements is not None and self.trips is not None and is_symbolic(self.elements.stop):
             value = number_value(interpreter, self.elements.stop)
