@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.distributed import command
+from tests.pages import programs
 
-PAGE = (Path(__file__).parents[1] / "docs" / "distributed.md").read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+BLOCKS = programs("distributed.md")
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

@@ -24,7 +24,7 @@ def mpirun(ranks: int, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[str, dict[int, dict[str, str]]]]:
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[str, dict[int, dict[str, str]]]]:
     """For each number of ranks: what was printed, and for each rank which checks held."""
     results = {}
     for ranks in RANKS:
@@ -37,8 +37,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[str, dict
 
 
 @pytest.mark.parametrize(("name", "ranks"), [(name, n) for name in CHECKS for n in RANKS if n == 2 or name not in OF_ONE_PROCESS])
-def test_with_several_processes(name: str, ranks: int, found: dict[int, tuple[str, dict[int, dict[str, str]]]]) -> None:
-    output, told = found[ranks]
+def test_with_several_processes(name: str, ranks: int, outcomes: dict[int, tuple[str, dict[int, dict[str, str]]]]) -> None:
+    output, told = outcomes[ranks]
     for rank in range(ranks):
         problem = told[rank].get(name, f"not reached:\n{output}")
         assert not problem, f"rank {rank} of {ranks}: {problem}"
@@ -46,8 +46,8 @@ def test_with_several_processes(name: str, ranks: int, found: dict[int, tuple[st
 
 @pytest.mark.parametrize("ranks", RANKS)
 def test_a_process_that_dies_ends_the_others_and_says_so(
-    ranks: int, found: dict[int, tuple[str, dict[int, dict[str, str]]]]
+    ranks: int, outcomes: dict[int, tuple[str, dict[int, dict[str, str]]]]
 ) -> None:
-    output, _ = found[ranks]
+    output, _ = outcomes[ranks]
     assert f"rank 1 of {ranks} on " in output and "ended with ValueError: nothing more: all ranks are ended" in output
     assert "raise ValueError" in output and "an all_reduce without rank 1" not in output

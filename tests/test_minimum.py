@@ -82,12 +82,12 @@ def test_a_structure_comes_back_as_it_was_given() -> None:
     )
 )
 def test_a_vector_and_its_structure_are_the_same_numbers(shapes: Any) -> None:
-    def made(x: Any) -> Any:
+    def random_tree(x: Any) -> Any:
         if isinstance(x, list) and all(isinstance(i, int) for i in x):
             return T.rand(*x, dtype=T.float64) if x else T.rand((), dtype=T.float64)
-        return type(x)(made(i) for i in x)
+        return type(x)(random_tree(i) for i in x)
 
-    tree = {"a": made(shapes), "b": T.zeros(1, dtype=T.float64)}
+    tree = {"a": random_tree(shapes), "b": T.zeros(1, dtype=T.float64)}
     layout = Layout(tree, "test")
     vector = layout.vector(tree)
     assert np.array_equal(layout.vector(layout.tree(vector)), vector) and vector.shape == (layout.size,)

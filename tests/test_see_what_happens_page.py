@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import runpy
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-PAGE = Path(__file__).parents[1] / "docs" / "see-what-happens.md"
-pytestmark = pytest.mark.skipif(not PAGE.exists(), reason="needs a checkout")
-TEXT = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+from tests.pages import page, programs, run_program
+
+BLOCKS = programs("see-what-happens.md")
 
 
 @pytest.fixture
@@ -23,15 +20,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(block: str, folder: Path) -> dict[str, Any]:
-    """The globals of a program of the page; functions are recorded from files."""
-    script = folder / "page.py"
-    script.write_text(block)
-    return runpy.run_path(str(script))
-
-
 def test_the_report_of_the_page_is_written(folder: Path) -> None:
-    found = run(BLOCKS[0], folder)
+    found = run_program(BLOCKS[0], folder)
     text = (folder / "report.html").read_text(encoding="utf-8")
     assert text.startswith("<!DOCTYPE html>") and "seen[&quot;steps&quot;] += 1" in text and "cross_entropy" in text
     assert found["seen"] == {"steps": 20}
@@ -39,22 +29,22 @@ def test_the_report_of_the_page_is_written(folder: Path) -> None:
 
 def test_the_drawings_of_the_page_are_made(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("grandalf")
-    found = run(BLOCKS[1], folder)
+    found = run_program(BLOCKS[1], folder)
     assert "def graph(" in capsys.readouterr().out and found["dot"].startswith("digraph {")
     assert "relu" in (folder / "graph.svg").read_text(encoding="utf-8")
     assert "weight" in (folder / "tape.svg").read_text(encoding="utf-8")
 
 
 def test_the_profile_of_the_page_counts_its_steps(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(BLOCKS[2], folder)
+    run_program(BLOCKS[2], folder)
     out = capsys.readouterr().out
     assert re.search(r"loss, forward, path 0 +50 ", out) and re.search(r"loss, backward, path 0 +50 ", out)
     assert json.loads((folder / "trace.json").read_text(encoding="utf-8"))["traceEvents"]
 
 
 def test_the_misses_of_the_page_are_as_it_shows(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(BLOCKS[3], folder)
-    (shown,) = re.findall(r"```text\n(.*?)```", TEXT, re.DOTALL)
+    run_program(BLOCKS[3], folder)
+    (shown,) = re.findall(r"```text\n(.*?)```", page("see-what-happens.md"), re.DOTALL)
     assert capsys.readouterr().out == shown
 
 

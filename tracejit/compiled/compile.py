@@ -27,7 +27,7 @@ from tracejit.compiled.accounts import Accounts
 from tracejit.compiled.bridges import BridgeLinker
 from tracejit.compiled.diagnostics import Diagnostics
 from tracejit.compiled.dispatch import FALLBACK, OWNER, dispatch_function, fallback_call, nothing_recorded
-from tracejit.compiled.export import plain_program
+from tracejit.compiled.export import exported_program
 from tracejit.compiled.options import CompileWait, Options
 from tracejit.compiled.path_table import PathTable, ServeByState
 from tracejit.compiled.promotion import Promoter
@@ -306,7 +306,7 @@ class CompiledFunction(_Partial[P, R]):
         function = self.__wrapped__
         own: CompiledFunction[..., Any] = CompiledFunction(function, replace(self._options, dynamic=False, fullgraph=False))
         own._wait.reasons.append(compile)
-        return plain_program(f"{self._diagnostics.name}.{method}()", function, own, self, examples, more)
+        return exported_program(f"{self._diagnostics.name}.{method}()", function, own, self, examples, more)
 
     def clear(self) -> None:
         """Forget all recorded paths and reasons; reset the statistics."""

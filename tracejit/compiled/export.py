@@ -1,6 +1,6 @@
 """The paths of a compiled function that are exported: recorded with example arguments, for these sizes.
 
-`plain_program` calls the function with each tuple of examples until a path serves it, in a compiled function of its
+`exported_program` calls the function with each tuple of examples until a path serves it, in a compiled function of its
 own, since paths of the user's function may have symbolic sizes.  The recorded paths of the user's function for the
 same sizes are exported, too: they serve what branches there.
 """
@@ -19,7 +19,7 @@ from tracejit.ffi.errors import CannotExportError
 from tracejit.ffi.plain_program import PlainProgram, example_tensors
 from tracejit.report.stats import Stats
 
-__all__ = ["plain_program"]
+__all__ = ["exported_program"]
 
 _CALLS = 6
 """How often the function is recorded with an example before it counts as not compiled: a loop that branches takes several
@@ -41,7 +41,7 @@ class _Compiled(Protocol):
     def paths(self) -> list[RecordedPath]: ...
 
 
-def plain_program(
+def exported_program(
     name: str,
     function: Callable[..., Any],
     own: _Compiled,
@@ -57,8 +57,10 @@ def plain_program(
     every = [example_tensors(name, given) for given in (examples, *more)]
     first = every[0]
     for given in every[1:]:
-        if list(map(_kind, given)) != list(map(_kind, first)):
-            raise TypeError(f"{name}: examples in `more` must be like {list(map(_kind, first))}, got {list(map(_kind, given))}")
+        if list(map(_example_type, given)) != list(map(_example_type, first)):
+            raise TypeError(
+                f"{name}: examples in `more` must be like {list(map(_example_type, first))}, got {list(map(_example_type, given))}"
+            )
     paths: list[RecordedPath] = []
     for given in every:
         path = _serving_path(name, own, given)
@@ -107,7 +109,7 @@ def _may_be_tried(path: RecordedPath) -> bool:
     return not any(has_symbols(aval.shape) for aval in graph.avals.values() if hasattr(aval, "shape"))
 
 
-def _kind(example: Any) -> Any:
+def _example_type(example: Any) -> Any:
     return (example.dtype, tuple(example.shape)) if hasattr(example, "shape") else type(example)
 
 

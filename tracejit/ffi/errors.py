@@ -17,12 +17,12 @@ import numpy as np
 
 __all__ = [
     "ArgumentShapeError", "CannotExportError", "NoCompiledPathError", "OverlappingMemoryError", "describe_with", "failure_record",
-    "next_number",
+    "new_program_id",
 ]  # fmt: skip
 
-_numbers = itertools.count(1)
+_ids = itertools.count(1)
 _RECORD: Final = np.zeros(128, np.int64)
-"""The number of the program, how many integers follow, and these."""
+"""Which program it is, how many integers follow, and these."""
 
 
 class _Describer(Protocol):
@@ -36,14 +36,14 @@ class _Describer(Protocol):
 _describers: weakref.WeakValueDictionary[int, _Describer] = weakref.WeakValueDictionary()
 
 
-def next_number() -> int:
-    """A number for a program, which no other has had in this process."""
-    return next(_numbers)
+def new_program_id() -> int:
+    """What tells a program from all others of this process."""
+    return next(_ids)
 
 
-def describe_with(number: int, program: _Describer) -> None:
-    """Have the texts of errors of program `number` made by `program`."""
-    _describers[number] = program
+def describe_with(program_id: int, program: _Describer) -> None:
+    """Have the texts of errors of that program made by `program`."""
+    _describers[program_id] = program
 
 
 def failure_record() -> np.ndarray[Any, Any]:
@@ -64,10 +64,10 @@ class _CallError(Exception):
         super().__init__(*(text or (self._described(),)))
 
     def _described(self) -> str:
-        number, count = map(int, _RECORD[:2])
-        program, found = _describers.get(number), list(map(int, _RECORD[2 : 2 + count]))
+        program_id, count = map(int, _RECORD[:2])
+        program, found = _describers.get(program_id), list(map(int, _RECORD[2 : 2 + count]))
         if program is None:
-            return f"program {number}, which is gone, cannot serve the call: {self._describe}{found}"
+            return f"program {program_id}, which is gone, cannot serve the call: {self._describe}{found}"
         text: str = getattr(program, self._describe)(*found)
         return text
 

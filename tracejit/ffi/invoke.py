@@ -23,8 +23,28 @@ from typing import Any, Final
 from tracejit.cpython.linking import link
 
 __all__ = [
-    "ARENA_SLOT", "CODE", "FAILURE", "FAILURES", "FRAMES", "FRAME_BYTES", "FREE", "INVOKE", "LAYOUT", "NUMBER", "PATHS", "PATH_TABLE",
-    "RANGES", "RANGE_COUNT", "SLOTS", "STACK", "TABLE_OFFSET", "TEMPLATE", "TEMPLATE_BYTES", "VALUES", "WORDS", "invoke_function",
+    "ARENA_SLOT",
+    "CODE",
+    "FAILURE",
+    "FAILURES",
+    "FRAMES",
+    "FRAME_BYTES",
+    "FREE",
+    "INVOKE",
+    "LAYOUT",
+    "PATHS",
+    "PATH_TABLE",
+    "PROGRAM_ID",
+    "RANGES",
+    "RANGE_COUNT",
+    "SLOTS",
+    "STACK",
+    "TABLE_OFFSET",
+    "TEMPLATE",
+    "TEMPLATE_BYTES",
+    "VALUES",
+    "WORDS",
+    "invoke_function",
 ]  # fmt: skip
 
 LAYOUT: Final = 1
@@ -33,8 +53,8 @@ versions."""
 
 INVOKE: Final = 0
 """Word of a descriptor: the address of the function below."""
-NUMBER: Final = 1
-"""Word: the number of the program (errors.py)."""
+PROGRAM_ID: Final = 1
+"""Word: which program it is (errors.py)."""
 FREE: Final = 2
 """Word: a bit for each frame that nobody uses."""
 FRAMES: Final = 3

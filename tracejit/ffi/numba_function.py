@@ -30,7 +30,7 @@ from numba.np.numpy_support import as_dtype, from_dtype
 
 from tracejit.ffi import invoke
 from tracejit.ffi.errors import ArgumentShapeError, NoCompiledPathError, OverlappingMemoryError
-from tracejit.ffi.plain_program import ArrayValue, FixedValue, NumberValue, PlainProgram, Structure
+from tracejit.ffi.plain_program import ArrayValue, FixedValue, NumberValue, PlainProgram, Structure, structure_text
 
 types: Any = numba_types  # its stubs know a part of it
 
@@ -106,7 +106,7 @@ class NjitFunctionType(numba_types.Callable):
     ) -> None:
         self.parameters, self.arguments, self.results, self.structure = parameters, arguments, results, structure
         takes = ", ".join(f"{p}: {a}" for p, a in zip(parameters, arguments, strict=True))
-        self.described = f"({takes}) -> {_shown(structure, results)}"
+        self.described = f"({takes}) -> {structure_text(structure, results)}"
         super().__init__(f"tracejit.NjitFunction{self.described}")
 
     @property
@@ -206,12 +206,6 @@ def _parts(out: Any) -> list[Any]:
     if isinstance(out, types.Omitted | types.NoneType):
         return []
     return list(out) if isinstance(out, types.BaseTuple) else [out]
-
-
-def _shown(part: Structure, results: Sequence[ArrayValue]) -> str:
-    if isinstance(part, tuple):
-        return f"({', '.join(_shown(p, results) for p in part)})"
-    return str(part) if isinstance(part, FixedValue) else str(results[part])
 
 
 @register_model(NjitFunctionType)
@@ -321,7 +315,7 @@ def _checks(name: str, position: int, value: ArrayValue, given: Any) -> list[str
 
 def _failing(condition: str, error: str, found: Sequence[str]) -> list[str]:
     """If a condition holds, write integers to the failure record and raise an error of this class."""
-    stores = [f"word(descriptor, {invoke.NUMBER})", str(len(found)), *found]
+    stores = [f"word(descriptor, {invoke.PROGRAM_ID})", str(len(found)), *found]
     return [
         f"if {condition}:",
         "    count_failure(descriptor)",

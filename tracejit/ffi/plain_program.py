@@ -34,7 +34,7 @@ from tracejit.core.dtypes import DType
 from tracejit.core.op import Kind
 from tracejit.core.shapes import contiguous
 from tracejit.ffi import invoke
-from tracejit.ffi.errors import CannotExportError, describe_with, failure_record, next_number
+from tracejit.ffi.errors import CannotExportError, describe_with, failure_record, new_program_id
 from tracejit.ir.graph import Graph, Node
 from tracejit.llvm.driver import compile_program
 from tracejit.lowering.exits import exit_codes, node_code
@@ -64,7 +64,16 @@ from tracejit.runtime.frame import pointer
 from tracejit.tensor import Tensor
 from tracejit.tensor.construction import from_numpy
 
-__all__ = ["ArrayValue", "FixedValue", "NumberValue", "PlainProgram", "ServedPath", "Structure", "example_tensors"]
+__all__ = [
+    "ArrayValue",
+    "FixedValue",
+    "NumberValue",
+    "PlainProgram",
+    "ServedPath",
+    "Structure",
+    "example_tensors",
+    "structure_text",
+]
 
 _FRAMES: Final = 64
 """How many calls may run at once: the bits of a word."""
@@ -172,14 +181,14 @@ class PlainProgram:
         for path in exported[1:]:
             if (path.structure, path.results) != (self.structure, self.results):
                 raise CannotExportError(
-                    f"{name}: its paths return different things: {_said(self.structure, self.results)} and "
-                    f"{_said(path.structure, path.results)}"
+                    f"{name}: its paths return different things: {structure_text(self.structure, self.results)} and "
+                    f"{structure_text(path.structure, path.results)}"
                 )
         self._exits = [path.exits for path in exported]
-        self.number = next_number()
-        self._memory = _Memory(self.number, exported)
+        program_id = new_program_id()
+        self._memory = _Memory(program_id, exported)
         self.address = self._memory.address
-        describe_with(self.number, self)
+        describe_with(program_id, self)
 
     @property
     def is_scalar(self) -> bool:
@@ -239,9 +248,10 @@ def _dtype(name: str, what: str, dtype: DType) -> DType:
     return dtype
 
 
-def _said(structure: Structure, results: Sequence[ArrayValue]) -> str:
+def structure_text(structure: Structure, results: Sequence[ArrayValue]) -> str:
+    """What a function returns, for people."""
     if isinstance(structure, tuple):
-        return f"({', '.join(_said(part, results) for part in structure)})"
+        return f"({', '.join(structure_text(part, results) for part in structure)})"
     return str(results[structure]) if isinstance(structure, int) else str(structure)
 
 
@@ -271,7 +281,7 @@ class _ExportedPath:
 
         graph = self._graph([v for v, _ in outputs])
         codes = exit_codes(graph)
-        self.exits = {codes[id(node)]: (_kind(node), node.line) for node in graph.nodes}
+        self.exits = {codes[id(node)]: (_exit_kind(node), node.line) for node in graph.nodes}
         layouts = {facts.value: facts.strides for facts in recording.tensor_inputs}
         try:
             lowered = lower(graph, layouts)
@@ -473,7 +483,7 @@ def _has_64_bits(statement: Statement) -> bool:
     return constants == {-(2**63), 2**63 - 1} and len(names(statement)) == 1
 
 
-def _kind(node: Node) -> Any:
+def _exit_kind(node: Node) -> Any:
     return Kind.GUARD if node.op.kind is Kind.GUARD else node.op.name
 
 
@@ -536,7 +546,7 @@ if hasattr(os, "register_at_fork"):
 class _Memory:
     """The descriptor of a program, its rows of paths, their templates, and its frames; see invoke.py."""
 
-    def __init__(self, number: int, paths: Sequence[_ExportedPath]) -> None:
+    def __init__(self, program_id: int, paths: Sequence[_ExportedPath]) -> None:
         arena = max(aligned(path.lowered.arena_bytes) for path in paths)
         frame_bytes = arena + max(aligned(8 * len(path.compiled.template)) for path in paths)
         self._templates = [path.compiled.template.copy() for path in paths]
@@ -551,7 +561,7 @@ class _Memory:
         self._ranges = np.array([bounds for path in paths for bounds in path.ranges], np.int64).reshape(-1, 2)
         address, owner = invoke.invoke_function()
         self.descriptor = words = np.zeros(invoke.WORDS, np.int64)
-        words[invoke.INVOKE], words[invoke.NUMBER], words[invoke.FAILURE] = address, number, pointer(failure_record())
+        words[invoke.INVOKE], words[invoke.PROGRAM_ID], words[invoke.FAILURE] = address, program_id, pointer(failure_record())
         words[invoke.PATHS], words[invoke.VALUES], words[invoke.PATH_TABLE] = len(paths), len(paths[0].slots), pointer(self._rows)
         words[invoke.RANGE_COUNT], words[invoke.RANGES] = len(self._ranges), pointer(self._ranges)
         words[invoke.FRAME_BYTES], words[invoke.TABLE_OFFSET] = frame_bytes, arena

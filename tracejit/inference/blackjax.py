@@ -71,11 +71,11 @@ def sample(model: Model, *, draws: int, tune: int, chains: int, seed: int | None
             (state, parameters), _ = adaptation.run(for_tuning, jax.numpy.asarray(start), tune)
             step = blackjax.nuts(density, **parameters).step
 
-            def one(state: Any, key: Any, step: Any = step) -> Any:
+            def transition(state: Any, key: Any, step: Any = step) -> Any:
                 state, information = step(key, state)
                 return state, (state.position, information.acceptance_rate, information.is_divergent)
 
-            _, (positions, accepted, diverged) = jax.lax.scan(one, state, jax.random.split(for_draws, draws))
+            _, (positions, accepted, diverged) = jax.lax.scan(transition, state, jax.random.split(for_draws, draws))
             chains_found.append(np.asarray(positions))
             statistics.append((np.asarray(accepted), np.asarray(diverged)))
     named = dict(zip(("acceptance_rate", "diverging"), map(np.stack, zip(*statistics, strict=True)), strict=True))

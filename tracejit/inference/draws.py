@@ -19,7 +19,7 @@ arviz = lazy_module("arviz")
 class Draws(Mapping[str, np.ndarray]):
     """Draws of named parameters: a mapping of names to float64 arrays [chains, draws, *shape].
 
-    values: these arrays.  sampler: the name of the sampler.  statistics: what the sampler says of each draw, arrays
+    values_by_name: these arrays.  sampler: the name of the sampler.  statistics: what the sampler says of each draw, arrays
     [chains, draws]. dims, coords: names of dimensions, and their labels.  native: what the sampler itself has
     returned."""
 

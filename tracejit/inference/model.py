@@ -13,7 +13,6 @@ function (`c_log_density`), without Python.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -240,16 +239,6 @@ class Model:
         return -math.inf if math.isnan(value) else value
 
     # -- C functions
-    def warn_of_errors(self, function: CFunction | None) -> None:
-        """Warn of what the log-density has raised while a sampler called its C function."""
-        if function is not None and function.errors:
-            errors = function.errors
-            warnings.warn(
-                f"the log-density raised {len(errors)} times; such positions were rejected. The first error: {errors[0]!r}",
-                RuntimeWarning,
-                stacklevel=4,
-            )
-
     def c_log_density(self, status: str = "int64_t") -> CFunction:
         """The log-density and its gradient as the C function that samplers take: `int64_t (size_t dimension, const
         double *position, double *gradient, double *value, const void *)`.

@@ -42,7 +42,7 @@ def sample(
     """See `inference.sample`.  cores: how many chains run at the same time (None: as many as there are processors).
     options: of nutpie.sample.
 
-    Positions where the log-density raises are rejected; a RuntimeWarning tells how many, with the first error.  Raises
+    Positions where the log-density raises are rejected; a RuntimeWarning has the first error.  Raises
     ImportError if nutpie is not installed, ValueError for tune=0."""
     if tune < 1:
         raise ValueError(f"sample(): nutpie needs at least 1 draw to tune, got tune={tune}")
@@ -50,7 +50,13 @@ def sample(
     trace = nutpie.sample(
         compiled, draws=draws, tune=tune, chains=chains, seed=seed, cores=cores, progress_bar=not quiet, **options
     )
-    model.warn_of_errors(getattr(compiled, "density", None))
+    density = getattr(compiled, "density", None)
+    if density is not None and density.errors:
+        warnings.warn(
+            f"the log-density raised at some positions, which were rejected; the first error: {density.errors[0]!r}",
+            RuntimeWarning,
+            stacklevel=3,
+        )
     found = {name: np.asarray(trace.posterior[name].values, np.float64) for name in model.parameters}
     statistics = {
         str(name): np.asarray(a.values) for name, a in trace.sample_stats.data_vars.items() if a.dims == ("chain", "draw")
