@@ -1201,7 +1201,7 @@ def test_an_entry_that_was_translated_in_the_background_is_known_although_anothe
     going = threading.Event()
     with override(hot_calls=20, compile_wait=1.0):
         function = T.compile(lambda x: x * 2)
-        function(T.ones(2))
+        function.warm_up(T.ones(2))  # which waits for the program, however long the machine takes for it
         blocker = module.start_work(lambda: going.wait(60), 0.0)
         function(T.ones(3))  # its program waits for its turn, and so does the translation of the other
         for _ in range(30):
