@@ -91,6 +91,16 @@ def test_the_c_function_gives_what_evaluate_gives() -> None:
     assert values.tolist() == [np.exp(0.1), 1, 2, -1]
 
 
+def test_a_density_over_a_simplex_is_a_c_function() -> None:
+    weights = tracejit.tensor([2.0, 3.0, 4.0], dtype=tracejit.float64)
+    model = Model(lambda p: Dirichlet(weights).log_prob(p["w"]), {"w": Parameter((3,), constraints.simplex)})
+    function, x, gradient, value = model.c_log_density(), np.array([0.3, -0.8]), np.empty(2), np.empty(1)
+    assert function.ctypes(2, *(a.ctypes.data_as(DOUBLE) for a in (x, gradient, value)), None) == 0
+    expected = model.evaluate(x)
+    assert value[0] == expected[0]
+    assert np.array_equal(gradient, expected[1])
+
+
 def test_a_branch_that_is_not_compiled_is_served_by_python() -> None:
     def log_density(p: Any) -> Any:
         x = p["x"]

@@ -57,6 +57,11 @@ def test_columns_with_a_stride_are_copied_first() -> None:
     assert isinstance(copy, NestCall) and isinstance(gemm, GemmCall)
 
 
+def test_a_linear_recurrence_is_loops_of_the_program() -> None:
+    steps = steps_of(trace(lambda a, b: op("linear_recurrence", a, b, dim=1), [f32(4, 5), f32(4, 5)]))
+    assert all(isinstance(step, NestCall) for step in steps)
+
+
 def test_a_batch_over_one_matrix_is_one_product() -> None:
     (gemm,) = steps_of(trace(lambda x, w: x @ w, [f32(2, 3, 4, 5), f32(5, 6)]))
     assert (gemm.m, gemm.n, gemm.k, gemm.batch) == (24, 6, 5, ())

@@ -223,24 +223,34 @@ class _GatherLocations:
 @builds(Kind.SCAN)
 def _scan(w: Writer, values: Values, node: Node, code: int) -> None:
     """out[j] = out[j - 1] (+ or *) x[j] along the dimension, the inner dimensions being independent."""
+    _along(w, values, node, layouts_of(values, node), combination(node).combine)
+
+
+@builds("recurrence")
+def _recurrence(w: Writer, values: Values, node: Node, code: int) -> None:
+    """out[j] = b[j] + a[j] * out[j - 1] along the dimension, the inner dimensions being independent."""
+    a, b = layouts_of(values, node)
+    _along(w, values, node, [b, a], lambda before, b, a: b + a * before)
+
+
+def _along(w: Writer, values: Values, node: Node, sources: Sequence[Strided], following: Callable[..., Expr]) -> None:
+    """The first element along the dimension is that of the first source; the others follow from the one before them and their own
+    elements of the sources."""
     out, dim = values.strided[node.outputs[0]], node.attrs["dim"]
     aval = values.aval(node.outputs[0])
-    (source,) = layouts_of(values, node)
-    first = (*aval.shape[:dim], 1, *aval.shape[dim + 1 :])
     if aval.shape[dim] == 0:
         return
-    w.transfer(first, out, source, aval.dtype)
-    rest = (*aval.shape[:dim], aval.shape[dim] - 1, *aval.shape[dim + 1 :])
-    combine = combination(node).combine
-    target, origin = w.buffer(out, aval.dtype, write=True), w.buffer(source, aval.dtype)
+    w.transfer((*aval.shape[:dim], 1, *aval.shape[dim + 1 :]), out, sources[0], aval.dtype)
+    target, origins = w.buffer(out, aval.dtype, write=True), [w.buffer(source, aval.dtype) for source in sources]
 
     def step(axes: tuple[Axis, ...]) -> tuple[Statement, ...]:
-        before, after = w.index(out, axes), w.index(source, axes)
-        here = Index(before.terms, w.parameters.size(out.strides[dim]))
-        there = Index(after.terms, w.parameters.size(source.strides[dim]))
-        return (Store(target, here, combine(Load(target, before), Load(origin, there))),)
+        def next_along(layout: Strided) -> Index:
+            return Index(w.index(layout, axes).terms, w.parameters.size(layout.strides[dim]))
 
-    w.over(rest, step, vector=dim != aval.ndim - 1)
+        own = [Load(origin, next_along(source)) for origin, source in zip(origins, sources, strict=True)]
+        return (Store(target, next_along(out), following(Load(target, w.index(out, axes)), *own)),)
+
+    w.over((*aval.shape[:dim], aval.shape[dim] - 1, *aval.shape[dim + 1 :]), step, vector=dim != aval.ndim - 1)
 
 
 @builds("windows")

@@ -9,7 +9,7 @@ import numpy as np
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import int64
 from tracejit.core.op import Kind
-from tracejit.core.shapes import require_broadcast
+from tracejit.core.shapes import same
 from tracejit.ops.declare import custom, require_one_dtype
 from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.elementwise.mathematics import exp
@@ -51,14 +51,20 @@ def exclusive(x: Any, dim: int, first: float) -> Any:
 
 def _recurrence_rule(a: Aval, b: Aval, dim: int) -> Aval:
     require_one_dtype("linear_recurrence", a, b)
-    require_broadcast("linear_recurrence", a.shape, b.shape)
+    if not same(a.shape, b.shape):
+        raise ValueError(f"linear_recurrence: expected operands of one shape, got {a.shape} and {b.shape}")
     return b
 
 
 @custom(
-    Kind.OPAQUE,
+    Kind.SCAN,
     _recurrence_rule,
-    samples=cases((floats(4), floats(4, seed=1), {"dim": 0}), (floats(2, 3).T, floats(3, 2), {"dim": 1})),
+    nest="recurrence",
+    samples=cases(
+        (floats(4), floats(4, seed=1), {"dim": 0}),
+        (floats(2, 3).T, floats(3, 2), {"dim": 1}),
+        (floats(2, 0), floats(2, 0), {"dim": 1}),
+    ),
 )
 def linear_recurrence(a: Any, b: Any, dim: int) -> Any:
     """y[0] = b[0], y[k] = a[k] * y[k - 1] + b[k] along `dim`.  a[0] plays no part."""
