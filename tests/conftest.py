@@ -21,7 +21,7 @@ os.environ["TRACEJIT_CACHE"] = "0"  # before the package reads its settings; sub
 os.environ.setdefault("TRACEJIT_VERIFY", "1")
 os.environ["TRACEJIT_COMPILE_WAIT"] = "inf"
 
-EXTRAS = ("torch", "expecttest", "mpi4py", "arviz", "emcee", "nutpie", "walnutpie")
+EXTRAS = ("torch", "expecttest", "mpi4py", "arviz", "emcee", "nutpie", "walnutpie", "sphinx", "matplotlib")
 """Packages that `.ci/run` installs in one of its environments."""
 
 COMPILE_THEMSELVES = {  # tests of compiling

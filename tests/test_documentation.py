@@ -1,7 +1,7 @@
 """The pages of the site: their programs run and print what the pages show, and every page and public module has its place.
 
 A page's Python blocks run in order, in one namespace, from a file with the page's line numbers.  A block ```text right after one is what
-that prints; `...` there stands for anything.  What Sphinx itself checks (links, tables of contents) is left to a build of the site.
+that prints; `...` there stands for anything.  Where Sphinx is installed, the site is built, and a warning is a failure.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import importlib
 import inspect
 import re
 import runpy
+import shutil
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -98,6 +100,18 @@ def test_the_reference_describes_every_public_name(tmp_path: Path) -> None:
             names = [name for name, _ in reference.public_names(path)]
             missing = [n for n in names if not re.search(rf"^(:+\{{py:\w+\}} |\[`tracejit\.){n}\b", page, re.MULTILINE)]
         assert not missing, path
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    for package in ("sphinx", "myst_parser", "pydata_sphinx_theme", "matplotlib"):
+        pytest.importorskip(package)
+    shutil.copytree(DOCS.parent, tmp_path / "checkout", ignore=shutil.ignore_patterns(".*", "__pycache__", "build"))
+    strict = ("-q", "-W", "-n", "--keep-going")
+    command = [sys.executable, "-m", "sphinx", *strict, "-b", "html", "docs", str(tmp_path / "site")]
+    built = subprocess.run(command, cwd=tmp_path / "checkout", capture_output=True, text=True)
+    assert (built.returncode, built.stderr) == (0, "")
+    pages = {file.relative_to(tmp_path / "site").as_posix() for file in tmp_path.rglob("site/**/*.html")}
+    assert {"index.html", "tour.html", "guides/from-pytorch.html", "reference/tracejit.nn.html", "gallery/index.html"} <= pages
 
 
 def test_every_example_has_a_page_of_the_gallery(tmp_path: Path) -> None:
