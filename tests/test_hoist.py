@@ -119,6 +119,18 @@ def test_products_of_integers_and_of_batches_stay_and_so_do_large_ones(monkeypat
             assert hoist(graph) is graph
 
 
+def test_products_that_would_need_much_more_memory_in_all_steps_stay() -> None:
+    def attend(total: Any, query: Any, key: Any) -> Any:
+        scores = op("sin", op("matmul", query, op("permute", key, dims=(1, 0))))
+        return op("add", total, op("matmul", op("permute", scores, dims=(1, 0)), query))
+
+    few, many = [f32(keys, IN) for keys in (20, 40_000)]
+    graph, body = hoisted(looped(attend, [few, f32(ROWS, IN), few], 1, 1))
+    assert "matmul" not in names(body) and names(graph).count("matmul") == 2
+    graph = looped(attend, [many, f32(8 * ROWS, IN), many], 1, 1)
+    assert hoist(graph) is graph
+
+
 def test_a_graph_without_loops_is_the_same_object() -> None:
     graph = trace(lambda x, w: op("matmul", x, w), [f32(ROWS, IN), f32(IN, OUT)])
     assert hoist(graph) is graph

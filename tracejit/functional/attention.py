@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tracejit.core.dtypes import bool_, float32
+from tracejit.core.dtypes import bool_, float32, float64
 from tracejit.core.precision import lowered
 from tracejit.core.symbolic import concretise_sizes
 from tracejit.functional.layer import linear
 from tracejit.functional.regularisation import dropout
 from tracejit.ops import reduce as primitives
 from tracejit.ops.composites.attention import attention
+from tracejit.ops.composites.attention_in_blocks import attention_in_blocks, rows_of_block
 from tracejit.ops.creation import full
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import where
@@ -40,7 +41,11 @@ def scaled_dot_product_attention(
 
     attn_mask: bool (True takes part) or a float addend, broadcast to (..., L, S).  is_causal: position i sees positions up to i.  scale
     defaults to 1 / sqrt(E).  A query that sees nothing gives zeros.  enable_gqa: the heads, dimension -3, of query are a multiple of those
-    of key and value."""
+    of key and value.
+
+    Long sequences are computed in blocks of queries: from 4 million scores on (L * S, times what stands before), with is_causal from one
+    million.  Then memory grows with L + S, not with L * S, also in the backward pass, which computes the weights again.  With dropout, and
+    where the dimensions before the last two broadcast, all scores are in memory."""
     if query.ndim < 2 or key.ndim < 2 or value.ndim < 2:
         raise RuntimeError(
             f"scaled_dot_product_attention(): expected at least 2 dimensions, got {query.ndim}, {key.ndim} and {value.ndim}"
@@ -59,8 +64,32 @@ def scaled_dot_product_attention(
     factor = 1.0 / math.sqrt(concretise_sizes(query.shape[-1])) if scale is None else float(scale)
     if key.shape[-2] == 0:
         return full(0.0, shape=(*query.shape[:-1], value.shape[-1]), dtype=query.dtype)
+    if dropout_p == 0.0 and _has_blocks(query, key, value) and (rows := rows_of_block(query, key, bool(is_causal))):
+        mask = _mask_in_blocks(attn_mask, query, key)
+        if mask is not False:
+            return attention_in_blocks(query, key, value, mask, scale=factor, causal=bool(is_causal), rows=rows)[0]
     out, weights = attention(query, key, value, attn_mask, scale=factor, causal=bool(is_causal))
     return matmul(dropout(weights, dropout_p, True), value) if dropout_p > 0.0 else out
+
+
+def _has_blocks(query: Any, key: Any, value: Any) -> bool:
+    """Whether attention_in_blocks() takes these."""
+    alike = query.shape[:-2] == key.shape[:-2] == value.shape[:-2] and query.dtype is key.dtype is value.dtype
+    return alike and query.dtype in (float32, float64)
+
+
+def _mask_in_blocks(mask: Any, query: Any, key: Any) -> Any:
+    """A mask of the dimensions that attention_in_blocks() takes; False where it would be larger than it is by more than a row for each
+    head."""
+    if mask is None:
+        return None
+    batch, (length, source) = tuple(query.shape[:-2]), (query.shape[-2], key.shape[-2])
+    if mask.ndim < 2 or mask.shape[-2] == 1:
+        return expand(mask, shape=(*batch, 1, source))
+    lead = (1,) * (len(batch) + 2 - mask.ndim) + tuple(mask.shape[:-2])
+    if len(lead) != len(batch) or mask.shape[-2] != length or lead not in ((1,) * len(batch), batch):
+        return False
+    return expand(mask, shape=(*lead, length, source))
 
 
 def _repeated(x: Any, query: Any) -> Any:

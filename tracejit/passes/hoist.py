@@ -6,6 +6,8 @@
 
 Rounding differs from that of the products as they were written, as that of sums of products does (products.py): for graphs that are
 lowered next.  Products that are large in all sizes stay where they are: they are as fast there, and their operands would have to be kept.
+So do those whose operands or results of all steps would be much more than what the loop has in memory as it is: loops over blocks, which
+are there to need little (ops/composites/attention_in_blocks.py).
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ LARGE: Final = 128
 """Rows, columns, and what is summed: products with as many of each are as fast on their own."""
 MOST_KEPT: Final = 1 << 26
 """Bytes that an operand or a result may have in all steps."""
+ALWAYS_KEPT: Final = 1 << 20
+"""Bytes that it may have whatever the loop has."""
 
 
 def hoist(graph: Graph) -> Graph:
@@ -56,6 +60,9 @@ class _HoistedLoop:
         self.count, self.reverse = attributes["count"], attributes["reverse"]
         body, carried, sliced = self.body, attributes["carried"], attributes["sliced"]
         self.kept = len(node.outputs) - len(body.outputs)
+        avals = [builder.avals[v] for v in (*node.operands, *node.outputs) if type(v) is int]
+        own = sum(a.nbytes for a in avals if isinstance(a, Aval))
+        self.most_kept = max(ALWAYS_KEPT, 2 * own)
         self.history = node.outputs[: self.kept]
         # What is carried: input of the body -> (what goes into the loop, what the body carries on, what the loop gives).
         ends = node.outputs[self.kept : self.kept + carried]
@@ -90,6 +97,10 @@ class _HoistedLoop:
         is_one = all(isinstance(a, Aval) and len(a.shape) == 2 and a.dtype.is_floating_point for a in avals)
         sizes = {size for a in avals for size in a.shape}  # type: ignore[union-attr]
         return is_one and min(sizes) < LARGE and self.count * max(a.nbytes for a in avals) <= MOST_KEPT  # type: ignore[union-attr]
+
+    def _may_be_kept(self, *values: int) -> bool:
+        """Whether there is memory for values of each step in all steps, as the loop goes."""
+        return self.count * max(self.avals[v].nbytes for v in values) <= self.most_kept  # type: ignore[union-attr]
 
     def _add(self, to: list[Node], name: str, *operands: int, **attributes: Any) -> int:
         self.builder.nodes, nodes = [], self.builder.nodes
@@ -144,7 +155,7 @@ class _HoistedLoop:
         assert type(a) is int and type(b) is int
         positions = [i for i, (x, _) in enumerate(self.collected) if x == v]
         is_collected = 0 < len(positions) == self.uses[v]
-        if not (a in self.sliced or is_collected) or not self._is_same(b):
+        if not (a in self.sliced or is_collected) or not self._is_same(b) or not self._may_be_kept(a, v):
             return
         rows, length = self.avals[a].shape  # type: ignore[union-attr]
         columns = self.avals[b].shape[1]  # type: ignore[union-attr]
@@ -174,7 +185,7 @@ class _HoistedLoop:
             return
         a, b = product.operands
         assert type(a) is int and type(b) is int and type(begin) is int
-        if self._is_same(a) or self._is_same(b):
+        if self._is_same(a) or self._is_same(b) or not self._may_be_kept(a, b):
             return
         total = self._add(self.after, "matmul", self._along(a, 1), self._along(b, 0))
         if p != product.outputs[0]:

@@ -1,0 +1,164 @@
+"""Attention in blocks of queries: what it gives, and its gradients, are those of all queries at once; memory grows with the length."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tracejit as T
+from tracejit.nn.functional import scaled_dot_product_attention
+from tracejit.ops.composites.attention import attention
+from tracejit.ops.composites.attention_in_blocks import attention_in_blocks, rows_of_block
+
+LENGTH = 2048
+
+
+def normal(*shape: int, seed: int = 0, dtype: Any = T.float64) -> T.Tensor:
+    return T.tensor(np.random.default_rng(seed).standard_normal(shape), dtype=dtype)
+
+
+def with_gradients(function: Callable[..., Any], *given: Any) -> list[T.Tensor]:
+    """What a function gives, and the gradients of the tensors of floating point that it is given."""
+    leaves = [x for x in given if isinstance(x, T.Tensor) and x.dtype.is_floating_point]
+    out = function(*given)
+    weights = normal(*out.shape, seed=9, dtype=out.dtype)
+    return [out.detach(), *T.autograd.grad((out * weights).sum(), leaves)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(2, 13), st.integers(1, 13), st.integers(1, 5), st.booleans(),
+    st.sampled_from(["none", "bools", "addends", "bools of each", "addends of each", "keys"]), st.integers(1, 3),
+)  # fmt: skip
+def test_blocks_give_what_all_queries_give_at_once(
+    length: int, source: int, rows: int, causal: bool, kind: str, heads: int
+) -> None:
+    query, key, value = normal(heads, length, 3), normal(heads, source, 3, seed=1), normal(heads, source, 2, seed=2)
+    lead = heads if kind.endswith("each") or kind == "keys" else 1
+    numbers = normal(lead, 1 if kind == "keys" else length, source, seed=3)
+    mask = None if kind == "none" else (numbers > 0) if kind.startswith("bools") else numbers
+    if causal and mask is not None:
+        hidden = T.arange(length).reshape(length, 1) < T.arange(source)
+        seen_by_all = T.where(
+            hidden,
+            T.tensor(float("-inf"), dtype=T.float64),
+            T.where(mask, 0.0, float("-inf")) if kind.startswith("bools") else mask,
+        )
+    else:
+        seen_by_all = mask
+
+    def at_once(query: Any, key: Any, value: Any) -> Any:
+        return attention(query, key, value, seen_by_all, scale=0.6, causal=causal and mask is None)[0]
+
+    def in_blocks(query: Any, key: Any, value: Any) -> Any:
+        return attention_in_blocks(query, key, value, mask, scale=0.6, causal=causal, rows=min(rows, length))[0]
+
+    given_ = [x.requires_grad_() for x in (query, key, value)]
+    for found, expected in zip(with_gradients(in_blocks, *given_), with_gradients(at_once, *given_), strict=True):
+        np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-11, atol=1e-12)
+
+
+MASKS: dict[str, Callable[[int], Any]] = {
+    "none": lambda n: None,
+    "padding": lambda n: T.arange(n) < n - 100,
+    "padding of each": lambda n: (T.arange(n) < T.tensor([[n - 100], [n // 2]])).reshape(2, 1, 1, n),
+    "bools": lambda n: (T.arange(n).reshape(n, 1) - T.arange(n)).abs() < 300,
+    "addends": lambda n: -(T.arange(n).reshape(n, 1) - T.arange(n)).abs().float() * 0.01,
+}
+
+
+def step(query: Any, key: Any, value: Any, mask: Any, causal: bool) -> Any:
+    return with_gradients(lambda *qkv: scaled_dot_product_attention(*qkv, mask, is_causal=causal), query, key, value)
+
+
+def long_operands(heads: int = 1, dtype: Any = T.float32) -> list[T.Tensor]:
+    return [normal(2, heads, LENGTH, 8, seed=k, dtype=dtype).requires_grad_() for k in range(3)]
+
+
+@pytest.mark.parametrize(("mask", "causal"), [*[(mask, False) for mask in MASKS], ("none", True)])
+def test_long_sequences_stay_compiled_and_equal_eager_ones(mask: str, causal: bool) -> None:
+    compiled, operands = T.compile(step), [*long_operands(), MASKS[mask](LENGTH), causal]
+    results = [compiled(*operands) for _ in range(3)]
+    assert compiled.stats.compiled_calls == 2, compiled.explain()
+    for found, expected in zip(results[-1], step(*operands), strict=True):
+        np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_long_sequences_need_no_memory_for_all_scores(causal: bool) -> None:
+    operands = [*long_operands(), None, causal]
+    scores = 2 * LENGTH * LENGTH * 4
+    tracemalloc.start()
+    try:
+        step(*operands)
+        assert tracemalloc.get_traced_memory()[1] < scores / 4
+    finally:
+        tracemalloc.stop()
+    compiled = T.compile(step)
+    compiled(*operands)
+    compiled(*operands)
+    (executable,) = compiled.stats.executables
+    assert 0 < executable.program.lowered.arena_bytes < scores / 4
+
+
+def test_a_mask_of_their_own_for_the_heads_that_other_ones_share_is_taken_at_once() -> None:
+    query, key, value = (x.expand(2, 2, LENGTH, 8) for x in long_operands())
+    mask = (T.arange(LENGTH) < T.tensor([[LENGTH - 100], [LENGTH // 2]])).reshape(2, 1, 1, LENGTH).expand(2, 1, LENGTH, LENGTH)
+    np.testing.assert_allclose(
+        scaled_dot_product_attention(query, key, value, mask).detach().numpy(),
+        scaled_dot_product_attention(query, key, value, mask[:, :, :1]).detach().numpy(),
+        rtol=1e-4, atol=1e-6,
+    )  # fmt: skip
+
+
+def test_a_query_that_sees_nothing_gives_zeros_and_has_no_gradient() -> None:
+    query, key, value = long_operands()
+    mask = T.ones(LENGTH, LENGTH, dtype=T.bool)
+    mask[5] = False
+    out, g_query, *others = step(query, key, value, mask, False)
+    assert not out[:, :, 5].any() and not g_query[:, :, 5].any()
+    assert all(bool(x.isfinite().all()) for x in (out, g_query, *others))
+
+
+def test_a_gradient_of_the_mask_is_that_of_all_scores() -> None:
+    query, key, value = (normal(1, 6, 2, seed=k) for k in range(3))
+    mask = normal(6, 6, seed=4).requires_grad_()
+    (found,) = T.autograd.grad(
+        attention_in_blocks(query, key, value, mask.reshape(1, 6, 6), scale=1.0, causal=True, rows=2)[0].sum(), mask
+    )
+    hidden = T.where(T.arange(6).reshape(6, 1) < T.arange(6), T.tensor(float("-inf"), dtype=T.float64), mask)
+    (expected,) = T.autograd.grad(attention(query, key, value, hidden, scale=1.0, causal=False)[0].sum(), mask)
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), atol=1e-14)
+
+
+def test_short_sequences_have_no_blocks() -> None:
+    assert rows_of_block(normal(1, 512, 4), normal(1, 512, 4), causal=False) == 0
+    assert rows_of_block(normal(1, 2048, 4), normal(1, 2048, 4), causal=False) > 0
+    assert rows_of_block(normal(1, 100, 4), normal(1, 100_000, 4), causal=False) == 0  # less than two blocks
+
+
+def test_lengths_that_vary_are_compiled() -> None:
+    compiled = T.compile(lambda query, key, value: scaled_dot_product_attention(query, key, value, is_causal=True))
+    for length in (2048, 2048, 2049, 2049, 2100, 2100, 2300, 2300):
+        query, key, value = (normal(1, length, 4, seed=k, dtype=T.float32) for k in range(3))
+        expected = scaled_dot_product_attention(query, key, value, is_causal=True)
+        np.testing.assert_allclose(compiled(query, key, value).numpy(), expected.numpy(), rtol=1e-4, atol=1e-6)
+    assert compiled.stats.compiled_calls >= 4, compiled.explain()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_long_sequences_agree_with_torch(causal: bool) -> None:
+    torch = pytest.importorskip("torch")
+    operands = long_operands(dtype=T.float64)
+    others = [torch.tensor(x.detach().numpy(), requires_grad=True) for x in operands]
+    out = torch.nn.functional.scaled_dot_product_attention(*others, is_causal=causal)
+    weights = torch.tensor(normal(*out.shape, seed=9).numpy())
+    expected = [out, *torch.autograd.grad((out * weights).sum(), others)]
+    for found, wanted in zip(step(*operands, None, causal), expected, strict=True):
+        np.testing.assert_allclose(found.numpy(), wanted.detach().numpy(), rtol=1e-10, atol=1e-11)
