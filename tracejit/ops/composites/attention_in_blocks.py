@@ -31,8 +31,8 @@ from tracejit.ops.samples import bools, cases, floats
 
 __all__ = ["attention_in_blocks", "rows_of_block"]
 
-_BYTES: Final = 1 << 19
-"""Of the scores of a block: they stay in the cache between the products and the exponentials."""
+_BYTES: Final = 1 << 20
+"""Of the scores of a block: near enough to be read again soon, and enough for threads to share its products (docs/threads.md)."""
 _FEWEST_ROWS: Final = 64
 _LONG: Final = 1 << 22
 """Scores of all heads from which on blocks take no more time than all queries at once, though they compute weights twice ..."""
