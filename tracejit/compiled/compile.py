@@ -162,22 +162,9 @@ class CompiledFunction(_Partial[P, R]):
         return dict(self._diagnostics.reasons)
 
     def explain(self, verbose: bool = False) -> str:
-        """A text that tells what happened to the calls of this function: a sentence, then a screen of counts, reasons and paths.
-        verbose: all paths, with guards, exits, programs and passes."""
-        self._install_finished()
-        table, diagnostics = self._table, self._diagnostics
-        report = explain_function if verbose else summary
-        return report(
-            diagnostics.name,
-            diagnostics.stats,
-            table.paths,
-            diagnostics.reasons,
-            self._policy.divergence,
-            table.is_full(),
-            self._driver.pending is not None,
-            table.symbolic.describe(),
-            table.pieces,
-        )
+        """A text that tells how this function runs: one sentence; what to do, if there is something; what made calls run as Python,
+        with your lines; the paths that serve calls.  verbose: also counts, all paths, guards, exits, programs and passes."""
+        return (explain_function if verbose else summary)(self._account())
 
     def report(self, path: str | os.PathLike[str], *, times: bool = True) -> str:
         """Write a report of all that happened to this function as one HTML file, to be opened in a browser, and return its path.
@@ -206,8 +193,10 @@ class CompiledFunction(_Partial[P, R]):
             table.is_full(),
             self._driver.pending is not None,
             table.symbolic.describe(),
+            table.symbolic.fixed_sizes(),
             "" if pieces is None else pieces.text,
             () if pieces is None else tuple([part._account() for part in pieces.parts]),
+            pieces is not None and pieces.calls_compiled,
         )
 
     def _install_finished(self) -> None:

@@ -288,7 +288,11 @@ class SymbolicPaths:
             if path.needs_host:
                 own = "; programs with steps of Python are made for each size"
             lines.append(f"a recording with symbolic sizes {names}{where}: {state}, machine code for {programs} of sizes{own}")
-        return [*lines, *[f"a size is not symbolic, since the program asks which it is: {pin}" for pin in self._pinned]]
+        return lines
+
+    def fixed_sizes(self) -> list[str]:
+        """A line for a reader about each size that is not symbolic, with the program's line that asks for it."""
+        return [f"a size is not symbolic, since the program asks which it is: {pin}" for pin in self._pinned]
 
     def has_programs(self, shapes: Shapes) -> bool:
         """Whether the forward program of a call of these sizes is made, but for its numbers."""

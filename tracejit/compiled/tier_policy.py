@@ -51,7 +51,7 @@ from tracejit.cpython.size_table import Reach, Shapes
 from tracejit.report.debug import log_resting, report_defect
 from tracejit.report.divergences import Divergence
 from tracejit.report.performance import COMPILED_ANEW, Warned, again_and_again, not_worth_it, raising, too_many
-from tracejit.report.summary import sentence
+from tracejit.report.phrases import sentence
 
 __all__ = ["FullGraphError", "TierPolicy", "recording_turn"]
 

@@ -1,5 +1,5 @@
-"""`explain(verbose=True)`: everything that happened to a compiled function, as text: first the headline (summary.py), then counts
-and reasons, then each path, then the passes of each path."""
+"""`explain(verbose=True)`: everything that happened to a compiled function, as text: first what `explain()` begins with (summary.py), then
+counts and reasons, then each path, then the passes of each path."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from tracejit.core.op import Kind
 from tracejit.ir.graph import Node, all_nodes
 from tracejit.lowering.exits import exit_codes, node_code
 from tracejit.replay.ir import Call, Expr, Name, renamed, walk
-from tracejit.report.divergences import Divergence
-from tracejit.report.summary import headline
+from tracejit.report.account import Account
+from tracejit.report.phrases import counted
+from tracejit.report.summary import facts, first_lines
 from tracejit.runtime.source import Module
 
 __all__ = ["explain_function", "source_text"]
@@ -23,31 +24,16 @@ _QUICK: Final = (Name("list"), Name("map"), Name("copysign"))  # functions whose
 _MOST: Final = 5  # guards that are listed
 
 
-def explain_function(
-    name: str,
-    stats: Any,
-    paths: Sequence[Any],
-    reasons: Mapping[Any, int],
-    divergence: Divergence | None,
-    full: bool,
-    compiling: bool,
-    symbolic: Sequence[str] = (),
-    pieces: Any = None,
-) -> str:
-    """The text.
-
-    paths: the recorded paths (recorded_path.RecordedPath).  divergence: the guard at which most recordings differ, if there is one.
-    full: whether there is no room for another path.  compiling: whether another path is being compiled in the background.
-    symbolic: lines about symbolic sizes.  pieces: set if the function runs in pieces (compiled/pieces.py)."""
-    title = headline(stats, len(paths), reasons, divergence, full, compiling, pieces)
+def explain_function(account: Account) -> str:
+    """The text."""
+    stats, paths = account.stats, account.paths
+    lines = first_lines(account)
     if not stats.calls:
-        return f"{name}: {title}"
-    lines = [f"{name}: {title}", f"  {_counts(stats)}"]
-    if divergence is not None and divergence.name not in title:
-        lines.append(f"  paths differ at {divergence.name}{divergence.location()}: {divergence.values_text()}")
-    lines += [f"  {line}" for line in symbolic]
-    for reason, count in reasons.items():
-        lines.append(f"ran eagerly ({count} recording{'s' if count != 1 else ''}): {reason}")
+        return "\n".join(lines)
+    lines.append(f"  {_counts(stats)}")
+    lines += [f"  {line}" for line in (*facts(account), *account.symbolic, *account.fixed_sizes)]
+    for reason, count in account.reasons.items():
+        lines.append(f"ran eagerly ({counted(count, 'recording')}): {reason}")
     passes: list[str] = []
     for i, path in enumerate(paths):
         recording, executable = path.recording, path.executable
@@ -76,8 +62,8 @@ def explain_function(
             f"  backward calls: from Python, since what cannot be translated is {why}" for why in executable.interpreted_for
         ]
         passes += [f"passes of path {i}:", *[f"  # {stamp}" for stamp in executable.graph.history]]
-    for piece in () if pieces is None else pieces.parts:
-        lines += [f"  {line}" for line in piece.explain(verbose=True).splitlines()]
+    for part in account.parts:
+        lines += [f"  {line}" for line in explain_function(part).splitlines()]
     return "\n".join([*lines, *passes])
 
 

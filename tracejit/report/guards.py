@@ -30,7 +30,7 @@ from tracejit.replay.ir import (
     Or,
     renamed,
 )
-from tracejit.report.summary import line_named
+from tracejit.report.phrases import line_named
 
 __all__ = ["Failure", "effect_texts", "exit_failure", "input_names", "miss_failure"]
 

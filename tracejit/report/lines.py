@@ -28,7 +28,7 @@ from tracejit.lowering.lowered import StepOrigin
 from tracejit.lowering.steps import CopyCall, GemmCall, LapackCall, LoopCall, NestCall, NestRun
 from tracejit.report.account import Account
 from tracejit.report.guards import effect_texts
-from tracejit.report.summary import sentence
+from tracejit.report.phrases import sentence
 from tracejit.runtime.host import HostProgram
 from tracejit.runtime.source import LoweredProgram
 

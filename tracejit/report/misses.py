@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from tracejit.core.interpreter import state
 from tracejit.report.guards import Failure
-from tracejit.report.summary import counted, line_named
+from tracejit.report.phrases import counted, line_named
 
 __all__ = ["Miss", "explain_misses", "note"]
 

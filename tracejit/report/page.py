@@ -19,9 +19,10 @@ from tracejit.core.op import Kind
 from tracejit.ir.graph import Graph, Node, all_nodes
 from tracejit.ir.printer import node_text
 from tracejit.native import object_cache
-from tracejit.report.account import Account, opening
+from tracejit.report.account import Account
 from tracejit.report.guards import effect_texts, exit_failure
 from tracejit.report.lines import Block, LineAccount, Step, blocks, line_accounts, programs_of, steps_of
+from tracejit.report.opening import advice, opening
 from tracejit.report.page_style import SCRIPT, STYLE
 from tracejit.report.paths import PathNode, path_tree
 from tracejit.report.step_times import measured
@@ -109,7 +110,6 @@ class _Page:
 
     # -- parts
     def head(self) -> str:
-        first, todo = opening(self.account)
         stats, paths = self.account.stats, sum(len(one.paths) for one in self.accounts)
         cards = [
             (stats.calls, "calls"),
@@ -124,7 +124,7 @@ class _Page:
         slow = f'<p class="soft">{escape(slower())}</p>' if slower() else ""
         return (
             f'<h1>{escape(self.account.name)} <button id="all" type="button">Open all</button></h1>'
-            f'<p class="lead" id="opening">{escape(first)}</p><p class="todo" id="todo"><b>What to do:</b> {escape(todo)}</p>'
+            f'<p class="lead" id="opening">{escape(opening(self.account))}</p>{_todo(self.account)}'
             f'<div class="cards">{boxes}</div>{slow}'
         )
 
@@ -353,7 +353,7 @@ class _Page:
         return f'<tr><td>{chip}</td><td class="t code">{escape(_cut(text))}</td><td>{self.place(node.line)}</td></tr>'
 
     def sizes_and_loops(self) -> str:
-        items = [text for one in self.accounts for text in one.symbolic]
+        items = [text for one in self.accounts for text in (*one.symbolic, *one.fixed_sizes)]
         for one in self.accounts:
             for k, path in enumerate(one.paths):
                 recording, graph = path.recording, path.executable.graph
@@ -389,6 +389,15 @@ def _chip(number: int) -> str:
     return f'<span class="chip c{number % _COLOURS}">{number}</span>'
 
 
+def _todo(account: Account) -> str:
+    """What to do, as a paragraph or a list; "" if there is nothing."""
+    todo = [escape(text) for text in advice(account)]
+    if len(todo) == 1:
+        return f'<p class="todo"><b>What to do:</b> {todo[0]}</p>'
+    listed = "".join(f"<li>{text}</li>" for text in todo)
+    return f'<div class="todo"><b>What to do:</b><ul>{listed}</ul></div>' if todo else ""
+
+
 def page(account: Account, with_times: bool = True) -> str:
     """The file's text.  with_times: whether steps are measured, for a few seconds at most."""
     return _Page(account, with_times).text()
@@ -396,11 +405,10 @@ def page(account: Account, with_times: bool = True) -> str:
 
 def short(account: Account) -> str:
     """A few lines of HTML for a notebook: what happened, what to do, and the counts."""
-    first, todo = opening(account)
     stats = account.stats
     counts = f"{stats.calls:,} calls, {stats.compiled_calls:,} compiled, {stats.traces:,} recorded, {len(account.paths)} paths"
     return (
         '<div class="short" style="border: 1px solid #8886; border-radius: 6px; padding: 8px 14px; max-width: 900px">'
-        f"<p><b>{escape(first)}</b></p><p>What to do: {escape(todo)}</p><p>{counts}</p>"
+        f"<p><b>{escape(opening(account))}</b></p>{_todo(account)}<p>{counts}</p>"
         f"<p><code>{escape(account.name)}.report(&quot;report.html&quot;)</code> writes the whole report.</p></div>"
     )

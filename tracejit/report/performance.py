@@ -25,10 +25,10 @@ from typing import Any, Final
 
 from tracejit.core.package_files import is_own_frame
 from tracejit.report.divergences import Divergence
-from tracejit.report.summary import counted
+from tracejit.report.phrases import counted
 
 __all__ = [
-    "COMPILED_ANEW", "Advice", "PerformanceWarning", "Warned", "again_and_again", "not_worth_it", "raising", "too_many",
+    "COMPILED_ANEW", "COMPILE_ONCE", "Advice", "PerformanceWarning", "Warned", "again_and_again", "not_worth_it", "raising", "too_many",
 ]  # fmt: skip
 
 
@@ -136,9 +136,11 @@ def raising(error: BaseException) -> str:
     )
 
 
+COMPILE_ONCE: Final = "Compile it once, outside of the loop or function that makes it, and pass what varies as arguments"
+"""What to do about functions that are compiled anew for each call."""
+
 COMPILED_ANEW: Final = (
-    "runs eagerly: functions of this code were compiled again and again, and none served a call. "
-    "Compile it once, outside of the loop or function that makes it, and pass what varies as arguments."
+    f"runs eagerly: functions of this code were compiled again and again, and none served a call. {COMPILE_ONCE}."
 )
 
 
