@@ -814,13 +814,15 @@ def test_calls_run_eagerly_and_are_not_recorded_while_their_program_is_compiled_
     stats = function.stats
     assert (stats.calls, stats.eager_calls, stats.early_calls, stats.traces, stats.programs_compiled) == (6, 6, 5, 1, 0)
     told = function.explain(verbose=True)
-    assert told.startswith("polynomial: is compiled in the background; calls run eagerly meanwhile.\n")
+    assert told.startswith("polynomial is being compiled in the background, and its calls run as ordinary Python meanwhile.\n")
+    assert "\nWhat to do: Wait, or call warm_up() first: it returns when everything is compiled.\n" in told
     assert "while a program was compiled in the background 5)" in told
     assert [reason.code for reason in function.reasons] == ["compiling"]
     held.go_on(function._driver.pending.work)
     assert function(x).item() == pytest.approx(polynomial(x).item(), rel=1e-6)
     assert (stats.calls, stats.compiled_calls, stats.traces, stats.programs_compiled) == (7, 1, 1, 1)
-    assert function.explain(verbose=True).startswith("polynomial: 1 of 7 calls ran compiled; 1 recording.\n")
+    said = "polynomial runs compiled in few calls: 6 of 7 ran as ordinary Python, because it was still being compiled.\n"
+    assert function.explain(verbose=True).startswith(said) and "What to do" not in function.explain()
 
 
 def test_no_more_is_recorded_while_many_programs_wait_for_the_background(held: Held) -> None:
@@ -844,9 +846,7 @@ def test_paths_go_on_serving_calls_while_another_one_is_compiled_in_the_backgrou
     for _ in range(3):
         assert function(T.ones(2)).tolist() == [2, 2] and function(-T.ones(2)).tolist() == [-2, -2]
     assert (function.stats.compiled_calls, function.stats.traces, function.stats.early_calls) == (3, 2, 2)
-    assert ": 3 of 7 calls ran compiled; 2 recordings; one more path is compiled in the background.\n" in function.explain(
-        verbose=True
-    )
+    assert "\n  one more path is being compiled in the background\n" in function.explain()
     held.go_on(function._driver.pending.work)
     for _ in range(2):
         assert function(T.ones(2)).tolist() == [2, 2] and function(-T.ones(2)).tolist() == [-2, -2]
@@ -859,7 +859,7 @@ def test_what_is_cleared_while_it_is_compiled_is_recorded_again(held: Held) -> N
     function(x)
     before = function._driver.pending.work
     function.clear()
-    assert function.explain() == "polynomial: not called yet" and not function.reasons
+    assert function.explain() == "polynomial has not been called yet." and not function.reasons
     function(x)
     held.go_on(before, function._driver.pending.work)
     function(x)
@@ -1022,7 +1022,7 @@ def test_who_asks_about_a_function_finds_what_was_compiled_in_the_background(mon
     function, failing = T.compile(polynomial), T.compile(lambda x: x * 2)
     function(T.ones(3))
     held.go_on(function._driver.pending.work)
-    assert "def " in function.source() and "no call has run compiled yet; 1 recording, " in function.explain(verbose=True)
+    assert "def " in function.source() and "polynomial is compiled now: " in function.explain(verbose=True)
     held._event.clear()
     monkeypatch.setattr(RecordingDriver, "_build", lambda *given: held._event.wait(60) and 1 // 0)
     failing(T.ones(3))

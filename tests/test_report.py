@@ -179,8 +179,8 @@ def test_a_function_that_was_never_called_or_never_compiled_has_a_page(tmp_path:
     for _ in range(4):
         compiled(T.ones(1))
     page = report(compiled, tmp_path)
-    assert "is not compiled: all its calls ran as ordinary Python" in page.text
-    assert "What to do: The reason: nothing is known about the C function" in page.text and "There is none." in page.text
+    assert "has run as ordinary Python in every call so far, because nothing is known about the C function" in page.text
+    assert "What to do: Move the call out of the compiled function" in page.text and "There is none." in page.text
     with override(enabled=False):
         assert "compilation is turned off" in report(compiled, tmp_path).text
 
@@ -253,7 +253,7 @@ def test_a_function_in_pieces_has_the_pieces_on_its_page(tmp_path: Path, monkeyp
         compiled(T.randn(8, generator=generator))
     assert compiled.stats.piecewise_calls
     page = report(compiled, tmp_path, times=False)
-    assert "ordinary Python around compiled pieces" in page.text and "ran in pieces" in page.text
+    assert "ordinary Python around 1 compiled part" in page.text and "ran in pieces" in page.text
     line = function.__code__.co_firstlineno + 3
     assert page.rows[f"l0-{line}"] == "good" and "total = total + x" in page.text and "piece" in page.text
 
@@ -317,7 +317,7 @@ def test_the_first_sentence_counts_calls() -> None:
     compiled = T.compile(lambda x, n: x * len("a" * n), dynamic=False)
     for n in (1, 1, 1, 2, 2, 2):
         compiled(T.ones(2), n)
-    assert "4 of 6 calls ran as machine code. The other 2 calls ran as Python to be recorded." in compiled._repr_html_()
+    assert "4 of 6 calls did, and 2 ran as ordinary Python to be recorded." in compiled._repr_html_()
 
 
 def test_notebooks_show_a_few_lines() -> None:
@@ -325,7 +325,9 @@ def test_notebooks_show_a_few_lines() -> None:
     for _ in range(4):
         compiled(T.ones(1))
     text = compiled._repr_html_()
-    assert "3 of 4 calls ran as machine code" in text and "What to do" in text and len(text) < 2000
+    assert "3 of 4 calls did" in text and "What to do" not in text and len(text) < 2000
+    with override(enabled=False):
+        assert "<b>What to do:</b> Unset TRACEJIT_DISABLE" in compiled._repr_html_()
 
 
 def test_a_report_changes_neither_counts_nor_values(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_the_report_opens_without_an_error_and_asks_for_no_other_file(page: Any)
 
 
 def test_the_first_words_say_what_happened_and_what_to_do(page: Any) -> None:
-    assert "is compiled" in by(page, "#opening").text and by(page, "#todo").text.startswith("What to do:")
+    assert "runs compiled" in by(page, "#opening").text and by(page, ".todo").text.startswith("What to do:")
     assert by(page, "#opening").location["y"] < 120
 
 

@@ -122,7 +122,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "many_sizes": (
         "{}; calls of another size run eagerly until it has come a few times",
-        "Nothing, if sizes come again; else pad to a few sizes",
+        "Pad to a few sizes, unless the same sizes come again",
     ),
     "unstable_guards": (
         "a call of {} was recorded as a path that exists, whose guards had not held for it",
@@ -140,7 +140,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "{}",
         "No later call would take the path that was recorded: compile the function of one step, and leave the loop to Python",
     ),
-    "raised": ("the call raised {}", "It runs eagerly whenever it raises"),
+    "raised": ("the call raised {}", "Return a value instead, or leave what raises to the caller"),
 }
 
 

@@ -192,6 +192,7 @@ class CompiledFunction(_Partial[P, R]):
             self._policy.divergence,
             table.is_full(),
             self._driver.pending is not None,
+            self._policy.accounts.is_resting,
             table.symbolic.describe(),
             table.symbolic.fixed_sizes(),
             "" if pieces is None else pieces.text,

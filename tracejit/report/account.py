@@ -20,6 +20,7 @@ class Account:
     """function: what was compiled.  stats: its Stats.  paths: the recorded paths (recorded_path.RecordedPath).  reasons: why calls ran
     eagerly, with the number of recordings that ended so.  divergence: the guard at which most recordings differ, if there is one.
     full: whether there is no room for another path.  compiling: whether a path is being compiled in the background.
+    resting: whether the next calls go to the function itself.
 
     symbolic: lines about recordings with symbolic sizes.  fixed_sizes: lines about sizes that are not symbolic, and why.
 
@@ -34,6 +35,7 @@ class Account:
     divergence: Divergence | None
     full: bool
     compiling: bool
+    resting: bool
     symbolic: Sequence[str]
     fixed_sizes: Sequence[str]
     pieces: str

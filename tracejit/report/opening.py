@@ -57,12 +57,16 @@ def advice(account: Account) -> list[str]:
         values = f"{counted(len(divergence.values), 'value')} ({divergence.values_text()})"
         found.append(f"{_varying(divergence, with_text=True)} took {values}. {divergence.remedy()}.")
     elif 2 * stats.direct_calls > stats.calls and account.paths:
-        found.append("Pass what varies as tensors, or remove the decorator: the function may be too small, or too varied, to gain.")
+        found.append(
+            "Pass what varies as tensors, or remove the decorator: the function may be too small, or too varied, to gain."
+        )
     if account.pieces and not account.parts and not account.calls_compiled:
         found.append("Write the lambdas, generators and comprehensions in it as functions, which can be compiled alone.")
     for one in account.with_parts():
         often = sorted(one.reasons, key=lambda reason: -one.reasons[reason])
-        found += [advice_for(reason) for reason in often if one is account or reason.code != "outside_graph"]  # pieces part passes
+        found += [
+            advice_for(reason) for reason in often if one is account or reason.code != "outside_graph"
+        ]  # pieces part passes
     return list(dict.fromkeys(filter(None, found)))
 
 
@@ -89,18 +93,18 @@ def _attempts(account: Account) -> Iterator[str]:
         yield f"{name} is being compiled in the background, and its calls run as {_PYTHON} meanwhile."
     elif not served:
         if _is_ready(account):
-            yield f"{name} is compiled now: its calls so far were {_PYTHON}, to be recorded, and calls like them will run compiled."
+            yield f"{name} is compiled now: its calls so far ran as {_PYTHON} to be recorded, and calls like them will run compiled."
         for cause in _causes(account):
             yield f"{name} has run as {_PYTHON} in every call so far, because {cause}."
         yield f"{name} has run as {_PYTHON} in every call so far."
     elif not others:
         yield f"{name} runs compiled: all {counted(calls, 'call')} did."
     elif others <= stats.traces and not account.reasons and not varies_too_much(account):
-        rest = "the first was" if others == 1 else f"{others:,} were"
-        yield f"{name} runs compiled: {served:,} of {counted(calls, 'call')} did, and {rest} {_PYTHON}, to be recorded."
+        rest = "the first" if others == 1 else f"{others:,}"
+        yield f"{name} runs compiled: {served:,} of {counted(calls, 'call')} did, and {rest} ran as {_PYTHON} to be recorded."
     else:
         many = 2 * served >= calls
-        rest = f"{others:,} of {calls:,} were {_PYTHON}"
+        rest = f"{others:,} of {calls:,} ran as {_PYTHON}"
         told = f"{name} runs compiled in most calls: {rest}" if many else f"{name} runs compiled in few calls: {rest}"
         for cause in _causes(account):
             yield f"{told}, because {cause}."
@@ -109,9 +113,7 @@ def _attempts(account: Account) -> Iterator[str]:
 
 def _subject(name: str) -> str:
     """The name of a function as the subject of a sentence: on one line, without the end of a sentence, not too long."""
-    plain = _END.sub(r"\1", " ".join(name.split()))
-    if len(plain) > _NAME:
-        plain = plain.rpartition("<locals>.")[2]
+    plain = _END.sub(r"\1", " ".join(name.split())).rpartition("<locals>.")[2]
     if len(plain) > _NAME:
         plain = f"...{plain[3 - _NAME :].lstrip()}"
     return f"{plain}," if ", " in plain else plain  # "f, a step of line 3,"
@@ -138,7 +140,7 @@ def _is_ready(account: Account) -> bool:
 
 def _never_recorded(account: Account) -> bool:
     """Whether the function is left to Python from its first call on: others of the same code have served no call."""
-    return not account.stats.traces and account.stats.direct_calls > 0
+    return not account.stats.traces and (account.resting or account.stats.direct_calls > 0)
 
 
 def varies_too_much(account: Account) -> bool:

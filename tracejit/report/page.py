@@ -26,7 +26,7 @@ from tracejit.report.opening import advice, opening
 from tracejit.report.page_style import SCRIPT, STYLE
 from tracejit.report.paths import PathNode, path_tree
 from tracejit.report.step_times import measured
-from tracejit.report.system import slower
+from tracejit.report.summary import facts
 
 __all__ = ["page", "short"]
 
@@ -121,11 +121,11 @@ class _Page:
         ]
         cards += [(stats.piecewise_calls, "ran in pieces")] if stats.piecewise_calls else []
         boxes = "".join(f'<div class="card"><b>{count:,}</b>{what}</div>' for count, what in cards)
-        slow = f'<p class="soft">{escape(slower())}</p>' if slower() else ""
+        more = "".join(f'<p class="soft">{escape(fact)}</p>' for fact in facts(self.account))
         return (
             f'<h1>{escape(self.account.name)} <button id="all" type="button">Open all</button></h1>'
             f'<p class="lead" id="opening">{escape(opening(self.account))}</p>{_todo(self.account)}'
-            f'<div class="cards">{boxes}</div>{slow}'
+            f'<div class="cards">{boxes}</div>{more}'
         )
 
     def source(self) -> str:

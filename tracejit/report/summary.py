@@ -78,8 +78,11 @@ def summary(account: Account) -> str:
     often = sorted(reasons, key=lambda reason: -reasons[reason])
     lines += _some([f"eager ({counted(reasons[reason], 'time')}): {_reason(reason)}" for reason in often], _REASONS, "reason")
     lines += _some(account.fixed_sizes, _SIZES, "line")
-    order = sorted(range(len(paths)), key=lambda k: -paths[k].executable.counter[0])
-    lines += _some([_path(k, paths[k], paths) for k in order], _PATHS, "path")
+    used = [k for k, path in enumerate(paths) if path.executable.counter[0] or path.executable.exits_taken]
+    used.sort(key=lambda k: -paths[k].executable.counter[0])
+    lines += _some([_path(k, paths[k], paths) for k in used], _PATHS, "path")
+    if unused := len(paths) - len(used):
+        lines.append(f"  {counted(unused, 'path')} served no call so far")
     lines += _some([opening(part) for part in account.parts], _PIECES, "piece")
     return "\n".join([*_cut(lines), "explain(verbose=True) has counts, guards, programs and passes."])
 
