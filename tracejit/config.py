@@ -36,7 +36,8 @@ class Config:
     hot_calls: calls that a recorded path serves before the Python around its program becomes machine code, too; 0: never
     (TRACEJIT_HOT_CALLS).  compile_wait: seconds that a call waits for its program beyond its own run; what takes longer is compiled in the
     background, while calls run eagerly; inf: calls wait however long it takes (TRACEJIT_COMPILE_WAIT).  enabled: False: compiled functions
-    run eagerly, and nothing is recorded (TRACEJIT_DISABLE=1)."""
+    run eagerly, and nothing is recorded (TRACEJIT_DISABLE=1).  progress: work that takes long draws a bar on stderr where tqdm is
+    installed (TRACEJIT_PROGRESS=0: none does, as if `quiet=True` were given everywhere)."""
 
     backend: str = "llvm"
     verify: bool = False
@@ -51,6 +52,7 @@ class Config:
     compile_wait: float = 1.0
     max_sizes: int = 256
     enabled: bool = True
+    progress: bool = True
 
     def __setattr__(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)

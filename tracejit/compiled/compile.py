@@ -39,6 +39,7 @@ from tracejit.config import backend_named
 from tracejit.core.compiler import installed
 from tracejit.core.interpreter import pushed_anywhere
 from tracejit.core.lazy import lazy_module
+from tracejit.core.progress import Progress
 from tracejit.core.weak_table import WeakTable
 from tracejit.core.whole_file import written
 from tracejit.cpython.dispatcher import dispatcher
@@ -221,21 +222,26 @@ class CompiledFunction(_Partial[P, R]):
         path, and for each recorded path whose results require grad the backward program for all these results and the one for
         each alone.  Backward programs are compiled but not run.  The call is recorded even if the paths of earlier ones served none.
 
+        On a terminal, a bar counts the programs and the time after half a second, where tqdm is installed.  All arguments are
+        the function's, so it is turned off by TRACEJIT_PROGRESS=0 or `config.override(progress=False)`.
+
         Raises what the call raises, and what compiling a backward program raises.  A call that cannot be compiled runs
         eagerly."""
         waits, reason = self._wait.reasons, object()
         try:
             waits.append(reason)
-            pending = self._driver.pending
-            if pending is not None:
-                pending.work.wait_until(math.inf)
-                self._driver.install_finished()
-            self._policy.accounts.forgive()
-            result = self(*args, **kwargs)
-            pieces = self._table.pieces
-            for function in (self, *(() if pieces is None else pieces.parts)):
-                for path in function._table.paths:
-                    path.executable.warm_up()
+            with Progress(f"warm_up {self._diagnostics.name}", unit=" programs", between_steps=True) as progress:
+                pending = self._driver.pending
+                if pending is not None:
+                    pending.work.wait_until(math.inf)
+                    self._driver.install_finished()
+                self._policy.accounts.forgive()
+                result = self(*args, **kwargs)
+                progress.step()
+                pieces = self._table.pieces
+                for function in (self, *(() if pieces is None else pieces.parts)):
+                    for path in function._table.paths:
+                        path.executable.warm_up(progress.step)
         finally:
             if reason in waits:
                 waits.remove(reason)

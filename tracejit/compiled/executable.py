@@ -697,16 +697,18 @@ class Executable:
             self._pending_backward.pop((present, mask), None)
         return built
 
-    def warm_up(self) -> None:
+    def warm_up(self, done: Callable[[], None]) -> None:
         """Compile the backward programs for all differentiable outputs together and for each alone; wait for those in the
-        background."""
+        background.  done: called after each program."""
         count = len(self._differentiable)
         masks = {self._differentiable, *[tuple([i == k for i in range(count)]) for k in range(count) if self._differentiable[k]]}
         for present in masks if self._is_split else ():
             self.backward_program(present, None)
+            done()
         for (present, mask), pending in list(self._pending_backward.items()):
             pending.work.wait_until(math.inf)
             self.build_backward(present, mask)
+            done()
 
     def backward_graph(self, present: Mask, mask: Mask) -> tuple[Graph, tuple[int, ...]]:
         """The graph of a backward program, and the positions of its inputs that are in the slab."""

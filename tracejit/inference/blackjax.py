@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.core.lazy import lazy_module
+from tracejit.core.progress import Progress
 from tracejit.inference.draws import Draws
 from tracejit.inference.model import Model
 
@@ -57,11 +58,11 @@ def _double_precision() -> Iterator[None]:
 
 
 def sample(model: Model, *, draws: int, tune: int, chains: int, seed: int | None, quiet: bool = False, **options: Any) -> Draws:
-    """See `inference.sample`.  Chains run one after the other; there is no progress to show.  options: of
+    """See `inference.sample`.  Chains run one after the other, and are what progress counts.  options: of
     blackjax.window_adaptation.
 
     It turns JAX's 64-bit mode on while it runs.  Raises ImportError if blackjax or jax is not installed."""
-    with _double_precision():
+    with _double_precision(), Progress("blackjax", total=chains, unit="chain", quiet=quiet, between_steps=True) as progress:
         density = log_density(model)
         adaptation = blackjax.window_adaptation(blackjax.nuts, density, **options)
         seeds = np.random.default_rng(seed).integers(0, 2**31, chains)
@@ -78,5 +79,6 @@ def sample(model: Model, *, draws: int, tune: int, chains: int, seed: int | None
             _, (positions, accepted, diverged) = jax.lax.scan(transition, state, jax.random.split(for_draws, draws))
             chains_found.append(np.asarray(positions))
             statistics.append((np.asarray(accepted), np.asarray(diverged)))
+            progress.step()
     named = dict(zip(("acceptance_rate", "diverging"), map(np.stack, zip(*statistics, strict=True)), strict=True))
     return Draws(model.constrain(np.stack(chains_found)), "blackjax", named, model.dims, model.coords)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from copy import deepcopy
 from itertools import chain
 from typing import Any
 
 from tracejit.autograd.grad_mode import no_grad
+from tracejit.core.progress import Progress
 from tracejit.nn import BatchNorm1d, BatchNorm2d, BatchNorm3d, Module
 from tracejit.optim.lr_scheduler.scheduler import LRScheduler, for_each_group
 from tracejit.optim.optimizer import Optimizer
@@ -127,8 +128,10 @@ class AveragedModel(Module):
 
 
 @no_grad()
-def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
-    """Set the running statistics of BatchNorm layers to those of the batches of `loader` (tensors, or lists whose first member is one)."""
+def update_bn(loader: Iterable[Any], model: Module, device: Any = None, *, quiet: bool = False) -> None:
+    """Set the running statistics of BatchNorm layers to those of the batches of `loader` (tensors, or lists whose first member is one).
+
+    quiet: no bar after half a second of work (drawn where tqdm is installed)."""
     layers = [m for m in model.modules() if isinstance(m, BatchNorm1d | BatchNorm2d | BatchNorm3d)]
     if not layers:
         return
@@ -137,10 +140,13 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
         layer.reset_running_stats()
         layer.momentum = None
     model.train()
+    total = len(loader) if isinstance(loader, Sized) else None
     try:
-        for batch in loader:
-            given = batch[0] if isinstance(batch, list | tuple) else batch
-            model(given if device is None else given.to(device))
+        with Progress("update_bn", total=total, unit="batch", quiet=quiet) as progress:
+            for batch in loader:
+                given = batch[0] if isinstance(batch, list | tuple) else batch
+                model(given if device is None else given.to(device))
+                progress.step()
     finally:
         for layer, momentum in zip(layers, momenta, strict=True):
             layer.momentum = momentum
