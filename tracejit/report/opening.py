@@ -81,11 +81,11 @@ def advice_for(reason: Reason) -> str:
 def _attempts(account: Account) -> Iterator[str]:
     """The sentence, with causes told shorter and shorter."""
     stats = account.stats
-    calls, served, name = stats.calls, stats.compiled_calls, _subject(account.name)
-    others = calls - served
+    served, others, name = stats.compiled_calls, stats.eager_calls, _subject(account.name)
+    calls = served + others  # and those in pieces, which is told otherwise
     if not config.enabled:
         yield f"{name} runs as {_PYTHON}, because compilation is turned off."
-    elif not calls:
+    elif not stats.calls:
         yield f"{name} has not been called yet."
     elif account.pieces:
         yield f"{name} {_pieces(account)}."
@@ -113,14 +113,14 @@ def _attempts(account: Account) -> Iterator[str]:
 
 def _subject(name: str) -> str:
     """The name of a function as the subject of a sentence: on one line, without the end of a sentence, not too long."""
-    plain = _END.sub(r"\1", " ".join(name.split())).rpartition("<locals>.")[2]
+    plain = _END.sub(r"\1", " ".join(name.split())).rpartition("<locals>.")[2].rstrip(".!?") or "the function"
     if len(plain) > _NAME:
         plain = f"...{plain[3 - _NAME :].lstrip()}"
     return f"{plain}," if ", " in plain else plain  # "f, a step of line 3,"
 
 
 def _fits(text: str) -> bool:
-    return len(text) <= LONGEST and "\n" not in text and _END.search(text) is None
+    return len(text) <= LONGEST and len(text.splitlines()) == 1 and _END.search(text) is None
 
 
 def _pieces(account: Account) -> str:

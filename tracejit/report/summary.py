@@ -52,7 +52,7 @@ def first_lines(account: Account) -> list[str]:
     todo, lines = advice(account), [opening(account)]
     if len(todo) == 1:
         return [*lines, *_wrapped(f"What to do: {todo[0]}")]
-    return [*lines, "What to do:", *_some(todo, _ADVICE, "line", "  ")] if todo else lines
+    return [*lines, "What to do:", *_some(todo, _ADVICE, "item")] if todo else lines
 
 
 def facts(account: Account) -> list[str]:
