@@ -104,7 +104,7 @@ def test_explain_opens_with_what_keeps_recordings_apart(case: int, crowded: bool
     varying = name.partition(" (")[0]
     said = f"{function.__qualname__} has run as ordinary Python in every call so far, because {varying}"
     assert first.startswith(said) and "changes from call to call" in first, first
-    assert varying in todo and f" values ({values}). " in todo, todo
+    assert varying in todo and f" values ({values})." in todo, todo
 
 
 def test_nothing_is_named_before_three_recordings_have_parted_at_it() -> None:
@@ -204,4 +204,6 @@ def test_elements_that_are_tensors_or_none_are_named_together() -> None:
     for k in range(5):
         stacked([None if i == k else T.ones(2) for i in range(5)])
     told = " ".join(stacked.explain().split())
-    assert re.search(r"items\[\.\.\.\] \(.*\) took 2 values \((None, Tensor|Tensor, None)\)\. ", told), told
+    assert re.search(r"Pass values of one type: items\[\.\.\.\] \(.*\) took 2 values \((None, Tensor|Tensor, None)\)\.", told), (
+        told
+    )

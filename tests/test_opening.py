@@ -121,12 +121,12 @@ STATES: dict[str, tuple[Callable[[], Any], str, str]] = {
     "never by a value": (
         lambda: called(by_name, *[(ONES, "n" * k) for k in range(20)]),
         rf"by_name has run as {PYTHON} in every call so far, because name changes from call to call \(''.*\)\.",
-        "name took 16 values ('', 'n', 'nn', 'nnn', ...). Pass what varies as a tensor, ",
+        "Pass what varies as a tensor, or leave it to the caller: name took 16 values ('', 'n', 'nn', 'nnn', ...).",
     ),
     "no room": (
         crowded,
         rf"by_name runs compiled in few calls: 2\d of 30 ran as {PYTHON}, because name changes .*",
-        "name took ",
+        "Pass what varies as a tensor, ",
     ),
     "compiled anew": (
         once_compiled_again_and_again,

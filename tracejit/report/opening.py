@@ -55,7 +55,7 @@ def advice(account: Account) -> list[str]:
         found.append(f"{COMPILE_ONCE}.")
     if divergence is not None and varies_too_much(account):
         values = f"{counted(len(divergence.values), 'value')} ({divergence.values_text()})"
-        found.append(f"{_varying(divergence, with_text=True)} took {values}. {divergence.remedy()}.")
+        found.append(f"{divergence.remedy()}: {_varying(divergence, with_text=True)} took {values}.")
     elif 2 * stats.direct_calls > stats.calls and account.paths:
         found.append(
             "Pass what varies as tensors, or remove the decorator: the function may be too small, or too varied, to gain."
