@@ -90,7 +90,7 @@ def crowded() -> Any:
 
 
 STATES: dict[str, tuple[Callable[[], Any], str, str]] = {
-    # state -> (what brings a function there, a pattern of the sentence, the beginning of the first advice)
+    # state -> (makes a function in it, a pattern of the sentence, the beginning of the first advice, "" for none)
     "not called": (lambda: called(either), r"either has not been called yet\.", ""),
     "ready": (lambda: called(either, (ONES,)), r"either is compiled now: its calls so far .* will run compiled\.", ""),
     "compiled": (

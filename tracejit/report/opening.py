@@ -1,7 +1,9 @@
 """What every report about a compiled function begins with: one sentence that says how its calls run, and what the user can do.
 
-The sentence is for somebody who knows nothing about the library: it has no word that only the library uses, one full stop, and at most
-`LONGEST` characters.  Causes that do not fit are shortened; the advice names them in full.
+The sentence is for somebody who has read nothing: plain words, one full stop, and at most `LONGEST` characters.  A cause that does not fit
+is shortened; the advice and the list of reasons have it in full.
+
+Must not know: in which form a report shows them.
 """
 
 from __future__ import annotations
@@ -63,10 +65,9 @@ def advice(account: Account) -> list[str]:
     if account.pieces and not account.parts and not account.calls_compiled:
         found.append("Write the lambdas, generators and comprehensions in it as functions, which can be compiled alone.")
     for one in account.with_parts():
-        often = sorted(one.reasons, key=lambda reason: -one.reasons[reason])
-        found += [
-            advice_for(reason) for reason in often if one is account or reason.code != "outside_graph"
-        ]  # pieces part passes
+        # pieces part forward and backward passes, which is not the user's doing
+        mine = [reason for reason in one.reasons if one is account or reason.code != "outside_graph"]
+        found += [advice_for(reason) for reason in sorted(mine, key=lambda reason: -one.reasons[reason])]
     return list(dict.fromkeys(filter(None, found)))
 
 
@@ -82,7 +83,7 @@ def _attempts(account: Account) -> Iterator[str]:
     """The sentence, with causes told shorter and shorter."""
     stats = account.stats
     served, others, name = stats.compiled_calls, stats.eager_calls, _subject(account.name)
-    calls = served + others  # and those in pieces, which is told otherwise
+    calls = served + others  # without those in pieces
     if not config.enabled:
         yield f"{name} runs as {_PYTHON}, because compilation is turned off."
     elif not stats.calls:

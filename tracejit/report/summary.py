@@ -18,7 +18,7 @@ __all__ = ["facts", "first_lines", "summary"]
 
 _COLUMNS: Final = 120
 _LINES: Final = 40
-_ADVICE, _PATHS, _REASONS, _SIZES, _PIECES = 4, 6, 4, 3, 6  # at most so many of each are shown
+_ADVICE, _PATHS, _REASONS, _SIZES, _PIECES = 5, 6, 4, 3, 6  # at most so many of each are shown
 _SHORT: Final = 360  # characters of one item: three lines
 
 
