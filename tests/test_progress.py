@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from tracejit.config import override
 from tracejit.core import progress
 from tracejit.core.lazy import lazy_module
 from tracejit.core.progress import Progress
+from tracejit.data import DataLoader, IterableDataset
 
 
 @pytest.fixture
@@ -112,13 +113,20 @@ def test_a_call_that_raises_ends_the_bar_of_warm_up(screen: Callable[[], str], t
     assert screen().rpartition("\r")[2].strip() == ""
 
 
+class Endless(IterableDataset[T.Tensor]):
+    """A dataset of which nobody knows how many batches it has."""
+
+    def __iter__(self) -> Iterator[T.Tensor]:
+        return (T.full((4, 2), float(k)) for k in range(3))
+
+
 @pytest.mark.parametrize("quiet", [True, False])
 def test_update_bn_counts_batches_unless_it_is_quiet(screen: Callable[[], str], quiet: bool) -> None:
     pytest.importorskip("tqdm")
     model = nn.Sequential(nn.BatchNorm1d(2))
     batches = [T.full((4, 2), float(k)) for k in range(3)]
     T.optim.swa_utils.update_bn(batches, model, quiet=quiet)
-    T.optim.swa_utils.update_bn(iter(batches), model, quiet=quiet)  # whose number nobody knows
+    T.optim.swa_utils.update_bn(DataLoader(Endless(), batch_size=None), model, quiet=quiet)  # len() raises
     drawn = screen()
     assert ("update_bn" in drawn and "/3" in drawn and "0batch" in drawn) is not quiet
     assert model[0].running_mean.tolist() == [1.0, 1.0]

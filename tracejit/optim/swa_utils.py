@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from itertools import chain
+from operator import length_hint
 from typing import Any
 
 from tracejit.autograd.grad_mode import no_grad
@@ -140,9 +141,9 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None, *, quiet
         layer.reset_running_stats()
         layer.momentum = None
     model.train()
-    total = len(loader) if isinstance(loader, Sized) else None
+    total = length_hint(loader)  # also where len() raises: a DataLoader of an IterableDataset
     try:
-        with Progress("update_bn", total=total, unit="batch", quiet=quiet) as progress:
+        with Progress("update_bn", total=total or None, unit="batch", quiet=quiet) as progress:
             for batch in loader:
                 given = batch[0] if isinstance(batch, list | tuple) else batch
                 model(given if device is None else given.to(device))
