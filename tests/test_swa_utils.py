@@ -92,3 +92,17 @@ def test_wrong_arguments_are_errors() -> None:
         swa_utils.get_ema_avg_fn(1.5)
     with pytest.raises(ValueError, match="anneal_strategy"):
         swa_utils.SWALR(optim.SGD([nn.Parameter(tracejit.ones(1))]), 0.1, anneal_strategy="up")
+
+
+def test_update_bn_stays_compiled() -> None:
+    model = tracejit.nn.Sequential(tracejit.nn.Linear(3, 4), tracejit.nn.BatchNorm1d(4))
+    batches = [tracejit.randn(5, 3) for _ in range(3)]
+
+    @tracejit.compile
+    def refreshed(x: tracejit.Tensor) -> tracejit.Tensor:
+        tracejit.optim.swa_utils.update_bn(batches, model)
+        return model(x).detach()
+
+    results = [refreshed(tracejit.ones(2, 3)) for _ in range(3)]
+    assert refreshed.stats.compiled_calls == 2, refreshed.explain()
+    assert results[0].allclose(results[2])

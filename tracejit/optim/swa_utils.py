@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from itertools import chain
 from operator import length_hint
 from typing import Any
 
 from tracejit.autograd.grad_mode import no_grad
+from tracejit.core.interpreter import is_recording
 from tracejit.core.progress import Progress
 from tracejit.nn import BatchNorm1d, BatchNorm2d, BatchNorm3d, Module
 from tracejit.optim.lr_scheduler.scheduler import LRScheduler, for_each_group
@@ -141,17 +142,23 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None, *, quiet
         layer.reset_running_stats()
         layer.momentum = None
     model.train()
-    total = length_hint(loader)  # also where len() raises: a DataLoader of an IterableDataset
     try:
-        with Progress("update_bn", total=total or None, unit="batch", quiet=quiet) as progress:
-            for batch in loader:
-                given = batch[0] if isinstance(batch, list | tuple) else batch
-                model(given if device is None else given.to(device))
-                progress.step()
+        for batch in loader if quiet or is_recording() else _shown(loader):
+            given = batch[0] if isinstance(batch, list | tuple) else batch
+            model(given if device is None else given.to(device))
     finally:
         for layer, momentum in zip(layers, momenta, strict=True):
             layer.momentum = momentum
         model.train(training)
+
+
+def _shown(loader: Iterable[Any]) -> Iterator[Any]:
+    """The batches of a loader, counted by a bar."""
+    total = length_hint(loader)  # also where len() raises: a DataLoader of an IterableDataset
+    with Progress("update_bn", total=total or None, unit="batch") as progress:
+        for batch in loader:
+            yield batch
+            progress.step()
 
 
 class SWALR(LRScheduler):
