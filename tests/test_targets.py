@@ -23,7 +23,8 @@ from tests.random_graphs import random_graph
 from tracejit.core import dtypes
 from tracejit.ir.graph import Graph
 from tracejit.ir.tracer import trace
-from tracejit.llvm.driver import compile_program, host_target
+from tracejit.llvm.driver import compile_program
+from tracejit.llvm.host import host_target
 from tracejit.llvm.reductions import Emitter
 from tracejit.loops.expressions import Load
 from tracejit.loops.language import Axis, Buffer, For, Index, Nest, Size, Store

@@ -15,14 +15,12 @@ from typing import Any, Final
 
 import numpy as np
 
-__all__ = ["Policy", "dot_of", "is_small", "matmul", "on_one_thread", "set_policy"]
+__all__ = ["SMALL", "SMALL_VECTORS", "Policy", "dot_of", "is_small", "matmul", "on_one_thread", "set_policy"]
 
-_SMALL: Final = 100_000
-"""Multiplications up to which OpenBLAS computes a product of matrices on the calling thread (from 262,144 on it has several)."""
-_SMALL_VECTORS: Final = 4096
+SMALL: Final = 100_000
+"""Multiplications up to which NumPy computes a product of matrices: there OpenBLAS has one thread (from 262,144 on several)."""
+SMALL_VECTORS: Final = 4096
 """The same of products with vectors (9,216 and 10,000)."""
-_LARGE: Final = 1 << 24
-"""Multiplications from which a product may be computed by several threads."""
 _LARGE_MATRIX: Final = 1 << 20
 """Elements of a matrix from which its product with a vector may be computed by several threads."""
 
@@ -32,11 +30,18 @@ class Policy(ABC):
 
     on_one_thread: Callable[..., Any]
     """`on_one_thread(function, *arguments)` calls the function while NumPy's BLAS computes on the calling thread only."""
+    least: int
+    """Multiplications from which `multiply` computes products of matrices, more than SMALL."""
 
     @abstractmethod
+    def multiplier(self, dtype: Any) -> Callable[[Any, Any, Any], Any] | None:
+        """What computes the product of two matrices of a dtype of NumPy's, and of more than one row and column, into a third, and answers
+        whether it has: not where they do not lie as BLAS reads them."""
+
     def multiply(self, a: Any, b: Any, out: Any) -> bool:
-        """Compute the product of two matrices of more than one row and column into a third; False where they do not lie as BLAS reads
-        them."""
+        """The same, of matrices of any dtypes."""
+        run = self.multiplier(out.dtype)
+        return run is not None and a.dtype == b.dtype == out.dtype and bool(run(a, b, out))
 
     @abstractmethod
     def multiply_by_vector(self, matrix: Any, vector: Any, out: Any) -> bool:
@@ -68,16 +73,26 @@ def on_one_thread(function: Callable[..., Any], *arguments: Any) -> Any:
 
 def dot_of(a: Any, b: Any) -> Callable[[Any, Any, Any], Any]:
     """`np.dot(a, b, out)` for matrices that are like these two."""
-    if a.shape[0] * b.size <= (_SMALL if a.shape[0] > 1 else _SMALL_VECTORS):
+    work = a.shape[0] * b.size
+    if work <= (SMALL if a.shape[0] > 1 else SMALL_VECTORS):
         return np.dot
-    return lambda a, b, out: on_one_thread(np.dot, a, b, out)
+    policy = _policy or _policy_of_process()
+    run = None
+    if policy is not None and work >= policy.least and min(a.shape[0], b.shape[1]) > 1 and a.dtype == b.dtype:
+        run = policy.multiplier(a.dtype)
+
+    def dot(a: Any, b: Any, out: Any) -> None:
+        if run is None or not run(a, b, out):
+            on_one_thread(np.dot, a, b, out)
+
+    return dot
 
 
 def is_small(a: Any, b: Any) -> bool:
     """Whether a product is known to be so small, with all of its batch, that NumPy computes it on the calling thread."""
     columns = b.shape[-1]
     work: int = a.size * columns
-    return work <= _SMALL and (work <= _SMALL_VECTORS or (a.ndim > 1 < b.ndim and a.shape[-2] > 1 < columns))
+    return work <= SMALL and (work <= SMALL_VECTORS or (a.ndim > 1 < b.ndim and a.shape[-2] > 1 < columns))
 
 
 def matmul(a: Any, b: Any, out: Any = None) -> Any:
@@ -86,15 +101,16 @@ def matmul(a: Any, b: Any, out: Any = None) -> Any:
         return np.matmul(a, b)
     columns = b.shape[-1]
     if a.ndim < 2 or b.ndim < 2 or a.shape[-2] == 1 or columns == 1:
-        if max(a.size, b.size) <= _SMALL_VECTORS:
+        if max(a.size, b.size) <= SMALL_VECTORS:
             return np.matmul(a, b, out)
         return _with_vector(a, b, out)
     work = a.shape[-2] * a.shape[-1] * columns  # of one of a batch
-    if work <= _SMALL:
+    if work <= SMALL:
         return np.matmul(a, b, out)
-    if work < _LARGE:
-        return on_one_thread(np.matmul, a, b, out)
-    return _large(a, b, out)
+    policy = _policy or _policy_of_process()
+    if policy is None:
+        return np.matmul(a, b, out)
+    return policy.on_one_thread(np.matmul, a, b, out) if work < policy.least else _by_policy(policy, a, b, out)
 
 
 def _with_vector(a: Any, b: Any, out: Any) -> Any:
@@ -110,10 +126,7 @@ def _with_vector(a: Any, b: Any, out: Any) -> Any:
     return on_one_thread(np.matmul, a, b, out)
 
 
-def _large(a: Any, b: Any, out: Any) -> Any:
-    policy = _policy or _policy_of_process()
-    if policy is None:
-        return np.matmul(a, b, out)
+def _by_policy(policy: Policy, a: Any, b: Any, out: Any) -> Any:
     if a.ndim == b.ndim == 2:
         if _is_square_of_one(a, b) or a.shape[1] != b.shape[0]:
             return policy.on_one_thread(np.matmul, a, b, out)
@@ -126,7 +139,7 @@ def _large(a: Any, b: Any, out: Any) -> Any:
         out = np.empty((*batch, a.shape[-2], b.shape[-1]), np.result_type(a, b))
     a, b = np.broadcast_to(a, (*batch, *a.shape[-2:])), np.broadcast_to(b, (*batch, *b.shape[-2:]))
     for at in np.ndindex(batch):
-        _large(a[at], b[at], out[at])
+        _by_policy(policy, a[at], b[at], out[at])
     return out
 
 

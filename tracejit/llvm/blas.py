@@ -22,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 import scipy
 
-from tracejit.core import dtypes
+from tracejit.core import dtypes, products
 from tracejit.core.dtypes import DType
 from tracejit.cpython.c_api import capsule_address
 from tracejit.llvm import thread_pool
@@ -33,11 +33,6 @@ __all__ = ["NO_TRANSPOSE", "ROW_MAJOR", "TRANSPOSE", "Blas", "blas", "emit_gemm"
 ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE = 101, 111, 112  # of the C interface
 # CBLAS names with 64-bit integers, as NumPy's wheels and distributions spell them
 _CBLAS_64: Final = ("scipy_cblas_{}64_", "cblas_{}64_")
-_ALONE: Final = 100_000
-"""Multiplications up to which OpenBLAS computes a product of matrices on one thread (from 262,144 on it has several); products in pieces
-(thin_products.py) begin later, too."""
-_ALONE_VECTORS: Final = 4096
-"""The same of products with vectors (9,216 and 10,000)."""
 _CBLAS_NAMES: Final = ("sgemm", "dgemm", "sgemv", "dgemv", "sdot", "ddot")
 
 
@@ -147,7 +142,7 @@ def emit_gemm(
     alpha_text, beta_text = constant(alpha, dtype), constant(beta, dtype)
     if library.cblas and m == n == "1":
         vectors = [("ptr", a), ("i64", lda if transpose[0] else "1"), ("ptr", b), ("i64", "1" if transpose[1] else ldb)]
-        total = code.call(_symbol(library, dtype, "dot", [k], _ALONE_VECTORS), number, ("i64", k), *vectors)
+        total = code.call(_symbol(library, dtype, "dot", [k], products.SMALL_VECTORS), number, ("i64", k), *vectors)
         if alpha != 1.0:
             total = code.op(f"fmul {number} {total}, {alpha_text}")
         if beta:
@@ -171,14 +166,14 @@ def emit_gemm(
             ("i64", columns),
         ]
         arguments += [(number, alpha_text), ("ptr", matrix), ("i64", ld), ("ptr", x), ("i64", x_step)]
-        symbol = _symbol(library, dtype, "gemv", [rows, columns], _ALONE_VECTORS)
+        symbol = _symbol(library, dtype, "gemv", [rows, columns], products.SMALL_VECTORS)
         code.call(symbol, "void", *arguments, (number, beta_text), ("ptr", c), ("i64", y_step))
         return
     if library.cblas:
         flags = [("i32", str(TRANSPOSE if t else NO_TRANSPOSE)) for t in transpose]
         arguments = [("i32", str(ROW_MAJOR)), *flags, ("i64", m), ("i64", n), ("i64", k), (number, alpha_text)]
         arguments += [("ptr", a), ("i64", lda), ("ptr", b), ("i64", ldb), (number, beta_text), ("ptr", c), ("i64", ldc)]
-        code.call(_symbol(library, dtype, "gemm", sizes, _ALONE), "void", *arguments)
+        code.call(_symbol(library, dtype, "gemm", sizes, products.SMALL), "void", *arguments)
         return
 
     # Column-major Fortran sees the transposes of row-major matrices: C' = op(B)' op(A)'.

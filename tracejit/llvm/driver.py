@@ -21,7 +21,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from typing import Any, Final
 
-import llvmlite.binding
 import numpy as np
 
 from tracejit.core import dtypes
@@ -33,6 +32,7 @@ from tracejit.cpython import frame_check, interrupted, programs
 from tracejit.cpython.linking import link
 from tracejit.llvm import blas, lapack, operations, products, thread_pool
 from tracejit.llvm.family import SizeVariant
+from tracejit.llvm.host import host_target
 from tracejit.llvm.operations import Code, lane_type
 from tracejit.llvm.reductions import Emitter
 from tracejit.llvm.repetition import Repetition, with_repetitions
@@ -59,7 +59,7 @@ from tracejit.lowering.steps import (
 from tracejit.math import libm
 from tracejit.native import machine_code, object_cache
 
-__all__ = ["INTERRUPTED", "MISMATCH", "OK", "CompiledProgram", "compilations", "compile_program", "host_target"]
+__all__ = ["INTERRUPTED", "MISMATCH", "OK", "CompiledProgram", "compilations", "compile_program"]
 
 OK: Final = 0
 MISMATCH: Final = -1
@@ -85,18 +85,6 @@ class CompiledProgram:
         """The same for other sizes."""
         words = of(self.words)
         return self if words is self.words else replace(self, template=_template(words), words=())
-
-
-@cache
-def host_target() -> Target:
-    """Widths of this machine's vectors, from the features that LLVM reports, and what its instructions are good for."""
-    features = llvmlite.binding.get_host_cpu_features()
-    gathers = not llvmlite.binding.get_host_cpu_name().startswith("znver")  # a long microprogram on these
-    if all(features.get(name, False) for name in ("avx512f", "avx512bw", "avx512vl", "avx512dq")):
-        return Target(512, masked=True, scales=True, gathers=gathers)
-    if features.get("avx2", False):
-        return Target(256, masked=True, gathers=gathers)  # masked bytes are slow here, but not slower than one at a time
-    return Target(128, masked=False, gathers=gathers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from tracejit.cpython.array_function import entry_text
 from tracejit.cpython.builtin_functions import FASTCALL, builtin_function
 from tracejit.cpython.linking import link
 from tracejit.llvm import lapack
-from tracejit.llvm.driver import host_target
+from tracejit.llvm.host import host_target
 from tracejit.llvm.reductions import Emitter
 from tracejit.loops.rewrites.pipeline import rewritten
 from tracejit.lowering.eager_kernels import Kernel, kernel_of

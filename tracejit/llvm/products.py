@@ -5,11 +5,15 @@ does alone.  So OpenBLAS computes on the thread that calls it (its number of thr
 before from then on), and large products are cut into tiles of the result, which the pool's threads (thread_pool.py) take as they come
 free.  What is below LARGE runs on the calling thread.
 
-Tiles follow from the sizes alone, and have all terms of their elements: so results do not depend on the number of threads.  With some
-kernels (`_SAME_IN_TILES`) an element has the same bits in a tile and in the whole, since the sides of tiles are multiples of what kernels
-hold in registers and tiles are large enough for OpenBLAS to compute them as it computes the whole: there one thread computes the whole.
+Tiles follow from the sizes alone, and have all terms of their elements: so results do not depend on the number of threads.
 
-Tiles of few rows, and such products as one thread computes, go by way of thin_products.py.  `symbols()` are the functions that programs
+Where vectors have 512 bits, products of matrices are computed by kernels of our own (packed_products.py): OpenBLAS
+has kernels of half that width for some such processors, and packs more than it needs to for products of few rows or
+terms.  Their elements have the same bits in a tile and in the whole, so one thread computes the whole.  What OpenBLAS
+computes sooner stays with it: products of up to products.SMALL multiplications, which eager mode leaves to NumPy, and
+those of a few rows with a matrix that is stored transposed (`_FEW`, `_SOME`), for which it has kernels that pack nothing.
+
+`symbols()` are the functions that programs
 link: those of the BLAS (`blas.symbols`) by the name of `blas.routine(letter, name)`, with the same arguments.  `core/products.py` is told
 how eager mode gets to them.  A BLAS without a number of threads that can be set is called as it is.
 """
@@ -19,21 +23,21 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-import numpy as np
-
 from tracejit.core import dtypes, products
 from tracejit.core.dtypes import DType
 from tracejit.core.uninterrupted import uninterrupted_result
-from tracejit.cpython import c_api
+from tracejit.cpython import arrays, c_api
 from tracejit.cpython.builtin_functions import FASTCALL, builtin_function
-from tracejit.llvm import blas, thin_products, thread_pool
-from tracejit.llvm.operations import lane_type
+from tracejit.llvm import blas, packed_products, thread_pool
+from tracejit.llvm.host import host_target
+from tracejit.llvm.operations import constant, lane_type
 from tracejit.llvm.thread_pool_code import FIELDS, PARALLEL, POOL
 from tracejit.native import machine_code, object_cache
 
@@ -51,9 +55,9 @@ _STRIP: Final = 1 << 18
 """Elements of a part of it at least."""
 _SIDE: Final = 32
 """Rows and columns that tiles are multiples of: what any kernel holds in registers."""
-_SAME_IN_TILES: Final = frozenset(("Cooperlake", "SapphireRapids", "SkylakeX"))
-"""What OpenBLAS calls the processors whose kernels give an element the same bits in a tile and in the whole: there one thread computes the
-whole, which spares it packing.  On others it computes the tiles."""
+_FEW: Final = 8
+"""Rows of a product that OpenBLAS computes sooner, if its second operand is stored transposed and it has at most _SOME multiplications."""
+_SOME: Final = 1_000_000
 _TILES: Final = 128
 """Tiles at most: OpenBLAS has memory for twice as many threads as it was built for, 64 in NumPy's."""
 
@@ -210,35 +214,32 @@ def _parts(name: str, value: str, length: str) -> str:
   %{name} = udiv i64 %{name}.last, %{length}"""
 
 
-def _alone(r: _Routine, dtype: DType, thin: bool) -> tuple[str, str]:
-    """(text before, name) of the function that computes a product on this thread."""
-    if not thin:
-        return "", r.of_blas
-    helper, text = thin_products.helper(dtype, r.of_blas)
-    name = f"alone_{r.letter}gemm"
-    return (
-        f"""{text}
-define internal void @{name}({", ".join(f"{kind} %{name}" for kind, name in r.parameters)}) {{
-  %straight = icmp eq i32 %turned.b, {blas.NO_TRANSPOSE}
-  br i1 %straight, label %near, label %packed
-near:
-  {r.call(helper)}
-  ret void
-packed:
-  {r.call()}
-  ret void
-}}
-""",
-        name,
-    )
-
-
-def _gemm_text(dtype: DType, thin: bool, same: bool) -> str:
+def _gemm_text(dtype: DType, packs: bool) -> tuple[str, dict[str, str]]:
+    """The text of gemm, and what it declares."""
     number, letter = lane_type(dtype), "s" if dtype is dtypes.float32 else "d"
     r = _Routine(letter, "gemm", _gemm(number))
-    before, alone = _alone(r, dtype, thin)
     words = len(r.parameters) + 3
-    return f"""
+    alone, before, declarations = r.of_blas, "", dict[str, str]()
+    enter, leave = f"call void @{ENTER}()", f"call void @{LEAVE}()"
+    first = f"""  {enter}
+  br label %ours"""
+    if packs:
+        alone, before, declarations = packed_products.helper(dtype, 64 // dtype.itemsize)
+        first = f"""  %small = icmp ule i64 %total, {products.SMALL}
+  %some = icmp ule i64 %total, {_SOME}
+  %few = icmp ule i64 %m, {_FEW}
+  %turned = icmp ne i32 %turned.b, {blas.NO_TRANSPOSE}
+  %thin = and i1 %few, %turned
+  %sooner = and i1 %thin, %some
+  %theirs = or i1 %small, %sooner
+  br i1 %theirs, label %blas, label %ours
+blas:
+  {enter}
+  {r.call()}
+  {leave}
+  ret void"""
+        leave = ""
+    text = f"""
 {r.declaration()}
 {before}
 define internal i64 @tile_{letter}gemm(ptr %block, i64 %tile) {{
@@ -268,12 +269,13 @@ define internal i64 @tile_{letter}gemm(ptr %block, i64 %tile) {{
 
 {r.head()} {{
 entry:
-  call void @{ENTER}()
   %elements = mul i64 %n, %k
   %total = mul i64 %elements, %m
+{first}
+ours:
   %large = icmp uge i64 %total, {LARGE}
   %threads = load atomic i64, ptr getelementptr (i8, ptr @{POOL}, i64 {FIELDS["threads"]}) monotonic, align 8
-  %several = icmp ugt i64 %threads, {1 if same else 0}
+  %several = icmp ugt i64 %threads, {1 if packs else 0}
   %may = and i1 %large, %several
   br i1 %may, label %count, label %alone
 count:
@@ -307,8 +309,8 @@ cut:
 {_parts("down", "m", "tile.rows")}
 {_parts("across", "n", "tile.columns")}
   %tiles = mul i64 %down, %across
-  %some = icmp ugt i64 %tiles, 1
-  br i1 %some, label %share, label %alone
+  %more = icmp ugt i64 %tiles, 1
+  br i1 %more, label %share, label %alone
 share:
   %block = alloca [{words} x i64]
 {r.stores("tile.rows", "tile.columns", "across")}
@@ -318,10 +320,11 @@ alone:
   {r.call(alone)}
   br label %end
 end:
-  call void @{LEAVE}()
+  {leave}
   ret void
 }}
 """
+    return text, declarations
 
 
 def _gemv_text(dtype: DType) -> str:
@@ -395,21 +398,30 @@ def _dot_text(dtype: DType) -> str:
 _ROUTINES: Final = tuple(blas.routine(letter, name) for name in ("gemm", "gemv", "dot") for letter in "sd")
 
 
-def text(thin: bool, same: bool) -> str:
-    """All functions.  thin: whether products of few rows are computed in pieces (thin_products.py).  same: whether tiles have the bits of
-    the whole, so that one thread need not cut it."""
-    floating = dtypes.float32, dtypes.float64
-    parts = [part for dtype in floating for part in (_gemm_text(dtype, thin, same), _gemv_text(dtype), _dot_text(dtype))]
+def text(packs: bool) -> str:
+    """All functions.  packs: whether products of matrices are computed by packed_products.py."""
+    declarations = {
+        "llvm.smin.i64": "declare i64 @llvm.smin.i64(i64, i64)",
+        "llvm.smax.i64": "declare i64 @llvm.smax.i64(i64, i64)",
+    }
+    parts = []
+    for dtype in (dtypes.float32, dtypes.float64):
+        gemm, declared = _gemm_text(dtype, packs)
+        declarations |= declared
+        parts += [gemm, _gemv_text(dtype), _dot_text(dtype)]
     head = f"""
 @{POOL} = external global i8
 declare i64 @{PARALLEL}(ptr, ptr, i64)
-declare i64 @llvm.smin.i64(i64, i64)
-declare i64 @llvm.smax.i64(i64, i64)
 """
-    return "\n".join([head, _THREADS_OF_BLAS, *parts])
+    return "\n".join([head, *declarations.values(), _THREADS_OF_BLAS, *parts])
 
 
 # --- linked
+
+
+def _packs() -> bool:
+    """Whether this machine has products of its own (on Windows a function with a large frame needs one of the C library)."""
+    return host_target().bits == 512 and sys.platform != "win32"
 
 
 @cache
@@ -419,13 +431,15 @@ def _linked() -> dict[str, int]:
     assert library.num_threads is not None
     named = (ENTER, LEAVE, *_ROUTINES)
     table = f"@{_TABLE} = constant [{len(named)} x ptr] [{', '.join(f'ptr @{name}' for name in named)}]\n"
-    code = text(library.processor in thin_products.PROCESSORS, library.processor in _SAME_IN_TILES) + table
+    code = text(_packs()) + table
     imports = blas.symbols(library) | thread_pool.symbols()
     imports |= {POOL: thread_pool.memory(), _STATE: ctypes.addressof(_words)}
     imports |= dict(zip((_GET, _SET), library.num_threads, strict=True))
     key = hashlib.sha256(f"{machine_code.identity()}\n{code}".encode()).hexdigest()
     (address, owner), _ = object_cache.load_or_make(
-        key, lambda object_code: machine_code.link(object_code, imports, _TABLE), lambda: machine_code.assemble(code)
+        key,
+        lambda object_code: machine_code.link(object_code, imports, _TABLE),
+        lambda: machine_code.assemble(code, computes=_packs()),
     )
     for immortal in (owner, _words):  # workers outlive what Python forgets when it ends
         c_api.never_free(immortal)
@@ -478,6 +492,80 @@ define ptr @{_CALL}(ptr %self, ptr %arguments, i64 %count) {{
 """
 
 
+def _multiply_text(letter: str, dtype: DType) -> str:
+    """`multiply(a, b, out)`, a built-in function of arrays of two dimensions and this dtype: 1, or 0 where gemm does not read them as they
+    lie.  It runs without the GIL."""
+    gemm = _Routine(letter, "gemm", _gemm(lane_type(dtype)))
+    size, one, zero = dtype.itemsize, constant(1.0, dtype), constant(0.0, dtype)
+
+    def field(of: str, name: str, offset: int, kind: str = "ptr") -> str:
+        return f"""  %{of}.{name}.at = getelementptr i8, ptr %{of}, i64 {offset}
+  %{of}.{name} = load {kind}, ptr %{of}.{name}.at"""
+
+    def stored(i: int, of: str) -> str:
+        """Whether it lies straight or turned, and how far apart its rows or columns are."""
+        return f"""  %{of}.at = getelementptr ptr, ptr %arguments, i64 {i}
+  %{of} = load ptr, ptr %{of}.at
+{field(of, "data", arrays.DATA)}
+{field(of, "sizes", arrays.DIMENSIONS)}
+{field(of, "strides", arrays.STRIDES)}
+{field(of, "flags", arrays.FLAGS, "i32")}
+  %{of}.rows = load i64, ptr %{of}.sizes
+  %{of}.columns.at = getelementptr i64, ptr %{of}.sizes, i64 1
+  %{of}.columns = load i64, ptr %{of}.columns.at
+  %{of}.down = load i64, ptr %{of}.strides
+  %{of}.across.at = getelementptr i64, ptr %{of}.strides, i64 1
+  %{of}.across = load i64, ptr %{of}.across.at
+  %{of}.row = mul i64 %{of}.columns, {size}
+  %{of}.column = mul i64 %{of}.rows, {size}
+  %{of}.next = icmp eq i64 %{of}.across, {size}
+  %{of}.apart = icmp sge i64 %{of}.down, %{of}.row
+  %{of}.straight = and i1 %{of}.next, %{of}.apart
+  %{of}.below = icmp eq i64 %{of}.down, {size}
+  %{of}.beside = icmp sge i64 %{of}.across, %{of}.column
+  %{of}.turned = and i1 %{of}.below, %{of}.beside
+  %{of}.step = select i1 %{of}.straight, i64 %{of}.down, i64 %{of}.across
+  %{of}.rest = and i64 %{of}.step, {size - 1}
+  %{of}.even = icmp eq i64 %{of}.rest, 0
+  %{of}.flag = and i32 %{of}.flags, {arrays.ALIGNED}
+  %{of}.aligned = icmp ne i32 %{of}.flag, 0
+  %{of}.sound = and i1 %{of}.even, %{of}.aligned
+  %{of}.either = or i1 %{of}.straight, %{of}.turned
+  %{of}.fits = and i1 %{of}.either, %{of}.sound
+  %{of}.leading = ashr i64 %{of}.step, {size.bit_length() - 1}
+  %{of}.order = select i1 %{of}.straight, i32 {blas.NO_TRANSPOSE}, i32 {blas.TRANSPOSE}"""
+
+    call = gemm.call(
+        blas.routine(letter, "gemm"),
+        order=str(blas.ROW_MAJOR), m="%a.rows", n="%b.columns", k="%a.columns", alpha=one, beta=zero, lda="%a.leading", ldb="%b.leading",
+        ldc="%c.leading", a="%a.data", b="%b.data", c="%c.data", **{"turned.a": "%a.order", "turned.b": "%b.order"},
+    )  # fmt: skip
+    return f"""
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+declare ptr @PyLong_FromLongLong(i64)
+declare void @{blas.routine(letter, "gemm")}({", ".join(kind for kind, _ in gemm.parameters)})
+define ptr @multiply_{letter}(ptr %self, ptr %arguments, i64 %count) {{
+{stored(0, "a")}
+{stored(1, "b")}
+{stored(2, "c")}
+  %both = and i1 %a.fits, %b.fits
+  %result = and i1 %c.straight, %c.sound
+  %all = and i1 %both, %result
+  br i1 %all, label %run, label %end
+run:
+  %thread = call ptr @PyEval_SaveThread()
+  {call}
+  call void @PyEval_RestoreThread(ptr %thread)
+  br label %end
+end:
+  %done = zext i1 %all to i64
+  %answer = call ptr @PyLong_FromLongLong(i64 %done)
+  ret ptr %answer
+}}
+"""
+
+
 class _Eager(products.Policy):
     """Eager mode's way to the same functions."""
 
@@ -486,27 +574,22 @@ class _Eager(products.Policy):
         imports = c_api.symbols((call,)) | {name: addresses[name] for name in (ENTER, LEAVE)}
         address, owner = machine_code.link(machine_code.assemble(_CALL_TEXT), imports, _CALL)
         self.on_one_thread = builtin_function("on_one_thread", address, FASTCALL, owner)
-        self._gemm: dict[Any, Callable[..., None]] = {}
+        self.least = products.SMALL + 1 if _packs() else LARGE
+        self._multiply: dict[Any, Callable[..., int]] = {}
         self._gemv: dict[Any, Callable[..., None]] = {}
-        for letter, number in (("s", ctypes.c_float), ("d", ctypes.c_double)):
+        for letter, dtype, number in (("s", dtypes.float32, ctypes.c_float), ("d", dtypes.float64, ctypes.c_double)):
             matrix = (ctypes.c_void_p, ctypes.c_int64)
-            gemm = ctypes.CFUNCTYPE(None, *[ctypes.c_int] * 3, *[ctypes.c_int64] * 3, number, *matrix, *matrix, number, *matrix)
             gemv = ctypes.CFUNCTYPE(None, *[ctypes.c_int] * 2, *[ctypes.c_int64] * 2, number, *matrix, *matrix, number, *matrix)
-            self._gemm[np.dtype(number)] = gemm(addresses[blas.routine(letter, "gemm")])
-            self._gemv[np.dtype(number)] = gemv(addresses[blas.routine(letter, "gemv")])
+            self._gemv[dtype.numpy] = gemv(addresses[blas.routine(letter, "gemv")])
+            if not arrays.unknown_layout():
+                gemm = blas.routine(letter, "gemm")
+                functions = c_api.symbols(("PyEval_SaveThread", "PyEval_RestoreThread", "PyLong_FromLongLong"))
+                code = machine_code.assemble(_multiply_text(letter, dtype))
+                address, owner = machine_code.link(code, functions | {gemm: addresses[gemm]}, f"multiply_{letter}")
+                self._multiply[dtype.numpy] = builtin_function("multiply", address, FASTCALL, owner)
 
-    def multiply(self, a: Any, b: Any, out: Any) -> bool:
-        gemm = self._gemm.get(out.dtype)
-        if gemm is None or not a.dtype == b.dtype == out.dtype:
-            return False
-        left, right, result = _stored(a), _stored(b), _stored(out)
-        if left is None or right is None or result is None or result[0]:
-            return False
-        gemm(
-            blas.ROW_MAJOR, *(blas.TRANSPOSE if turned else blas.NO_TRANSPOSE for turned, _ in (left, right)), a.shape[0], b.shape[1],
-            a.shape[1], 1.0, a.ctypes.data, left[1], b.ctypes.data, right[1], 0.0, out.ctypes.data, result[1],
-        )  # fmt: skip
-        return True
+    def multiplier(self, dtype: Any) -> Callable[[Any, Any, Any], Any] | None:
+        return self._multiply.get(dtype)
 
     def multiply_by_vector(self, matrix: Any, vector: Any, out: Any) -> bool:
         gemv = self._gemv.get(out.dtype)

@@ -1,0 +1,131 @@
+"""Kernels of products: what they compute, for all sizes, strides and transpositions, and which memory they read and write."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import sys
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tracejit.core import dtypes
+from tracejit.core.dtypes import DType
+from tracejit.llvm import blas, packed_products
+from tracejit.native import machine_code
+
+KINDS = [(dtypes.float32, 16), (dtypes.float64, 8), (dtypes.float32, 4), (dtypes.float64, 2)]
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there programs have no such kernels")
+
+
+@cache
+def compiled(dtype: DType, lanes: int) -> tuple[Callable[..., None], object]:
+    """(the function, what owns its code)."""
+    name, text, declarations = packed_products.helper(dtype, lanes)
+    head = f"define internal void @{name}("
+    assert head in text
+    text = "\n".join([*declarations.values(), text.replace(head, f"define void @{name}(")])
+    address, owner = machine_code.link(machine_code.assemble(text, computes=True), {}, name)
+    number = ctypes.c_float if dtype is dtypes.float32 else ctypes.c_double
+    matrix = (ctypes.c_void_p, ctypes.c_int64)
+    kind = ctypes.CFUNCTYPE(None, *[ctypes.c_int] * 3, *[ctypes.c_int64] * 3, number, *matrix, *matrix, number, *matrix)
+    return kind(address), owner
+
+
+def multiply(
+    dtype: DType, lanes: int, a: Any, b: Any, c: Any, turned: tuple[bool, bool], alpha: float = 1.0, beta: float = 0.0
+) -> None:
+    """c = alpha * a @ b + beta * c; a and b as they are stored, turned: whether each stands for its transpose."""
+    m, n = c.shape
+    k = a.shape[0] if turned[0] else a.shape[1]
+    flags = [blas.TRANSPOSE if t else blas.NO_TRANSPOSE for t in turned]
+    (a, lda), (b, ldb), (c, ldc) = ((x.ctypes.data, x.strides[0] // x.itemsize) for x in (a, b, c))
+    compiled(dtype, lanes)[0](blas.ROW_MAJOR, *flags, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
+
+
+def matrix(rows: int, columns: int, dtype: DType, seed: int, beyond: int = 0) -> np.ndarray:
+    """One whose rows are `beyond` elements apart."""
+    return np.random.default_rng(seed).standard_normal((rows, columns + beyond)).astype(dtype.numpy)[:, :columns]
+
+
+SIZES = st.one_of(st.integers(1, 9), st.integers(1, 70), st.sampled_from([191, 192, 193, 255, 256, 257, 400, 520]))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    kind=st.sampled_from(KINDS), m=SIZES, n=SIZES, k=SIZES, turned=st.tuples(st.booleans(), st.booleans()),
+    factors=st.sampled_from([(1.0, 0.0), (1.0, 1.0), (-2.0, 0.5), (0.5, 0.0)]), beyond=st.integers(0, 3),
+)  # fmt: skip
+@example(kind=KINDS[0], m=400, n=520, k=520, turned=(True, True), factors=(1.0, 1.0), beyond=1)
+def test_products_are_within_the_bound_of_their_sums(
+    kind: tuple[DType, int], m: int, n: int, k: int, turned: tuple[bool, bool], factors: tuple[float, float], beyond: int
+) -> None:
+    (dtype, lanes), (alpha, beta) = kind, factors
+    a = matrix(*((k, m) if turned[0] else (m, k)), dtype, 0, beyond)
+    b = matrix(*((n, k) if turned[1] else (k, n)), dtype, 1, beyond)
+    whole = np.random.default_rng(2).standard_normal((m, n + 2)).astype(dtype.numpy)
+    before, c = whole.copy(), whole[:, :n]
+    if beta == 0:
+        c[...] = np.nan
+    multiply(dtype, lanes, a, b, c, turned, alpha, beta)
+    left, right = (x.T if t else x for x, t in zip((a.astype(np.float64), b.astype(np.float64)), turned, strict=True))
+    expected = alpha * (left @ right) + (beta * before[:, :n].astype(np.float64) if beta else 0)
+    eps = float(np.finfo(dtype.numpy).eps)
+    bound = k * eps * abs(alpha) * (np.abs(left) @ np.abs(right)) + 4 * eps * np.abs(expected) + 1e-30
+    assert (np.abs(c - expected) <= bound).all()
+    assert np.array_equal(whole[:, n:], before[:, n:])
+
+
+@pytest.mark.parametrize(("dtype", "lanes"), KINDS)
+@pytest.mark.parametrize("turned", [(False, False), (False, True), (True, False)])
+def test_an_element_has_the_same_bits_wherever_it_lies_in_a_product(turned: tuple[bool, bool], dtype: DType, lanes: int) -> None:
+    m, n, k = 205, 203, 300
+    a = matrix(*((k, m) if turned[0] else (m, k)), dtype, 0)
+    b = matrix(*((n, k) if turned[1] else (k, n)), dtype, 1)
+    whole = np.empty((m, n), dtype.numpy)
+    multiply(dtype, lanes, a, b, whole, turned)
+    for rows, columns in ((slice(0, 1), slice(0, n)), (slice(7, 40), slice(5, 6)), (slice(100, m), slice(64, 130))):
+        part = np.empty_like(whole[rows, columns])
+        left, right = a[:, rows] if turned[0] else a[rows], b[columns] if turned[1] else b[:, columns]
+        multiply(dtype, lanes, left, right, part, turned)
+        assert np.array_equal(part, whole[rows, columns])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_numbers_that_are_not_finite_reach_their_row_and_column_alone(value: float) -> None:
+    for dtype, lanes in KINDS:
+        a, b, c = matrix(13, 30, dtype, 0), matrix(70, 30, dtype, 1), np.empty((13, 70), dtype.numpy)
+        a[5, 3] = b[33, 8] = value
+        multiply(dtype, lanes, a, b, c, (False, True))
+        finite = np.isfinite(c)
+        assert not finite[5].any() and not finite[:, 33].any()
+        assert np.delete(np.delete(finite, 5, 0), 33, 1).all()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="protects pages by the C library's mprotect")
+@pytest.mark.parametrize("turned", [(False, False), (False, True), (True, False), (True, True)])
+@pytest.mark.parametrize("sizes", [(7, 13, 5), (33, 67, 70), (3, 200, 19), (200, 1, 300), (20, 64, 17)])
+def test_nothing_is_read_or_written_beyond_the_matrices(sizes: tuple[int, int, int], turned: tuple[bool, bool]) -> None:
+    m, n, k = sizes
+    for dtype, lanes in KINDS:
+        shapes = ((k, m) if turned[0] else (m, k), (n, k) if turned[1] else (k, n), (m, n))
+        (a, _), (b, _), (c, _) = operands = [_before_a_wall(shape, dtype) for shape in shapes]
+        a[...], b[...] = matrix(*shapes[0], dtype, 0), matrix(*shapes[1], dtype, 1)
+        multiply(dtype, lanes, a, b, c, turned)  # a read of the wall would end the process
+        np.testing.assert_allclose(c, (a.T if turned[0] else a) @ (b.T if turned[1] else b), rtol=0, atol=1e-3)
+        del operands
+
+
+def _before_a_wall(shape: tuple[int, int], dtype: DType) -> tuple[np.ndarray, mmap.mmap]:
+    """An array after whose last element a page begins that cannot be read, and its memory."""
+    size, page = shape[0] * shape[1] * dtype.itemsize, mmap.PAGESIZE
+    pages = -(-size // page)
+    memory = mmap.mmap(-1, (pages + 1) * page)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(address + pages * page), page, 0) == 0
+    return np.frombuffer(memory, dtype.numpy, shape[0] * shape[1], pages * page - size).reshape(shape), memory
