@@ -33,7 +33,9 @@ def compiled(dtype: DType, lanes: int) -> tuple[Callable[..., None], object]:
     address, owner = machine_code.link(machine_code.assemble(text, computes=True), {}, name)
     number = ctypes.c_float if dtype is dtypes.float32 else ctypes.c_double
     matrix = (ctypes.c_void_p, ctypes.c_int64)
-    kind = ctypes.CFUNCTYPE(None, *[ctypes.c_int] * 3, *[ctypes.c_int64] * 3, number, *matrix, *matrix, number, *matrix)
+    kind = ctypes.CFUNCTYPE(
+        None, *[ctypes.c_int] * 3, *[ctypes.c_int64] * 3, number, *matrix, *matrix, number, *matrix, ctypes.c_void_p
+    )
     return kind(address), owner
 
 
@@ -45,7 +47,10 @@ def multiply(
     k = a.shape[0] if turned[0] else a.shape[1]
     flags = [blas.TRANSPOSE if t else blas.NO_TRANSPOSE for t in turned]
     (a, lda), (b, ldb), (c, ldc) = ((x.ctypes.data, x.strides[0] // x.itemsize) for x in (a, b, c))
-    compiled(dtype, lanes)[0](blas.ROW_MAJOR, *flags, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
+    columns, less, more = packed_products.scratch(dtype, lanes)
+    held = scratch, _ = _before_a_wall((1, less if n < columns else more), dtypes.uint8)
+    compiled(dtype, lanes)[0](blas.ROW_MAJOR, *flags, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, scratch.ctypes.data)
+    del held
 
 
 def matrix(rows: int, columns: int, dtype: DType, seed: int, beyond: int = 0) -> np.ndarray:

@@ -30,7 +30,7 @@ from tracejit.llvm import blas
 from tracejit.llvm.operations import constant, lane_type
 from tracejit.native.text import FunctionText
 
-__all__ = ["helper"]
+__all__ = ["helper", "scratch"]
 
 _ROWS: Final = {4: (6, 4, 2, 1), 2: (12, 6, 4, 2, 1), 1: (12, 6, 4, 2, 1)}
 """Rows of a kernel, by its vectors: as many as there are registers for, and what is left in the end."""
@@ -38,10 +38,12 @@ _VECTORS: Final = 4
 """Of a row of a panel; the last panel of a product may have 2 or 1."""
 _STRETCH: Final = 256
 """Terms that are added up in registers, and rows of a panel: it has 64 KB of vectors of 64 bytes."""
-_BLOCK: Final = 192
+_BLOCK: Final = 384
 """Rows of the left operand that meet a panel."""
 _PANELS: Final = 3
-"""Panels from which on the rows of a block are put side by side, too: rows that lie far apart displace each other from the cache."""
+"""Panels from which on the rows of a block are put side by side: rows that lie far apart displace each other from the cache."""
+_VECTOR: Final = 64
+"""Bytes of the widest vectors, at whose multiples panels begin."""
 _FEW: Final = 24
 """Rows for which a panel is read where it lies: to put it side by side costs as much as to read it some times."""
 _KINDS: Final = {"whole": (_VECTORS, False), "most": (_VECTORS, True), "half": (2, True), "part": (1, True)}
@@ -294,8 +296,10 @@ def _least(f: _Function, a: str, b: str | int) -> str:
 def _product(f: _Function, name: str, one: str, names: dict[str, str]) -> str:
     """The whole: blocks of rows, stretches of terms, panels."""
     wide = _VECTORS * f.lanes
-    panel = f.op(f"alloca [{_STRETCH * wide} x {f.number}], align 64")
-    left = f.op(f"alloca [{_STRETCH * _BLOCK} x {f.number}], align 64")
+    address = f.op("ptrtoint ptr %scratch to i64")
+    up = f.op(f"add i64 {address}, {_VECTOR - 1}")
+    panel = f.op(f"inttoptr i64 {f.op(f'and i64 {up}, {-_VECTOR}')} to ptr")
+    left = f.at(panel, _STRETCH * wide * f.size)
     several = f.op(f"icmp sge i64 %n, {_PANELS * wide}")
     down, across, line = (f.op(f"mul i64 %{x}, {f.size}") for x in ("lda", "ldb", "ldc"))
     a_straight, b_straight = (f.op(f"icmp eq i32 %turned.{x}, {blas.NO_TRANSPOSE}") for x in "ab")
@@ -386,12 +390,18 @@ def _product(f: _Function, name: str, one: str, names: dict[str, str]) -> str:
     f.lines.append("ret void")
     sizes = "i32 %order, i32 %turned.a, i32 %turned.b, i64 %m, i64 %n, i64 %k"
     operands = f"{f.number} %alpha, ptr %a, i64 %lda, ptr %b, i64 %ldb, {f.number} %beta, ptr %c, i64 %ldc"
-    return f.define(f"void @{name}({sizes}, {operands})")
+    return f.define(f"void @{name}({sizes}, {operands}, ptr %scratch)")
+
+
+def scratch(dtype: DType, lanes: int) -> tuple[int, int, int]:
+    """(columns, bytes, more bytes): how much memory of its own a product of fewer columns needs, and one of as many."""
+    panel = _VECTOR + _STRETCH * _VECTORS * lanes * dtype.itemsize
+    return _PANELS * _VECTORS * lanes, panel, panel + _STRETCH * _BLOCK * dtype.itemsize
 
 
 def helper(dtype: DType, lanes: int) -> tuple[str, str, dict[str, str]]:
     """(name, definitions, declarations by symbol) of a function that computes what the CBLAS routine gemm does, for
-    row-major matrices and at least one term.
+    row-major matrices and at least one term; its last parameter is the address of memory of its own (`scratch`).
 
     lanes: elements of a vector, a power of 2; there are 32 registers for vectors."""
     prefix = f"packed_{'s' if dtype is float32 else 'd'}gemm"

@@ -65,6 +65,7 @@ _STATE: Final = "tracejit_blas_state"
 ENTER, LEAVE = "tracejit_blas_enter", "tracejit_blas_leave"
 _TABLE: Final = "tracejit_products"  # of their addresses
 _GET, _SET = "tracejit_blas_get_num_threads", "tracejit_blas_set_num_threads"
+_ALLOCATE, _FREE = "tracejit_allocate", "tracejit_free"
 # A lock of the other two; how many products run; OpenBLAS' number of threads before them.
 _words: Final = (ctypes.c_int64 * 3)()
 _making = threading.Lock()
@@ -214,6 +215,37 @@ def _parts(name: str, value: str, length: str) -> str:
   %{name} = udiv i64 %{name}.last, %{length}"""
 
 
+def _packed(r: _Routine, dtype: DType) -> tuple[str, str, dict[str, str]]:
+    """(name, text, declarations) of what computes a product by our kernels on this thread, by BLAS where there is no memory."""
+    helper, text, declarations = packed_products.helper(dtype, 64 // dtype.itemsize)
+    columns, less, more = packed_products.scratch(dtype, 64 // dtype.itemsize)
+    name = f"alone_{r.letter}gemm"
+    declarations |= {_ALLOCATE: f"declare ptr @{_ALLOCATE}(i64)", _FREE: f"declare void @{_FREE}(ptr)"}
+    own = r.call(helper).removesuffix(")") + ", ptr %scratch)"
+    return (
+        name,
+        f"""{text}
+define internal void @{name}({", ".join(f"{kind} %{name}" for kind, name in r.parameters)}) {{
+  %wide = icmp uge i64 %n, {columns}
+  %size = select i1 %wide, i64 {more}, i64 {less}
+  %scratch = call ptr @{_ALLOCATE}(i64 %size)
+  %none = icmp eq ptr %scratch, null
+  br i1 %none, label %blas, label %packed
+packed:
+  {own}
+  call void @{_FREE}(ptr %scratch)
+  ret void
+blas:
+  call void @{ENTER}()
+  {r.call()}
+  call void @{LEAVE}()
+  ret void
+}}
+""",
+        declarations,
+    )
+
+
 def _gemm_text(dtype: DType, packs: bool) -> tuple[str, dict[str, str]]:
     """The text of gemm, and what it declares."""
     number, letter = lane_type(dtype), "s" if dtype is dtypes.float32 else "d"
@@ -224,7 +256,7 @@ def _gemm_text(dtype: DType, packs: bool) -> tuple[str, dict[str, str]]:
     first = f"""  {enter}
   br label %ours"""
     if packs:
-        alone, before, declarations = packed_products.helper(dtype, 64 // dtype.itemsize)
+        alone, before, declarations = _packed(r, dtype)
         first = f"""  %small = icmp ule i64 %total, {products.SMALL}
   %some = icmp ule i64 %total, {_SOME}
   %few = icmp ule i64 %m, {_FEW}
@@ -420,8 +452,14 @@ declare i64 @{PARALLEL}(ptr, ptr, i64)
 
 
 def _packs() -> bool:
-    """Whether this machine has products of its own (on Windows a function with a large frame needs one of the C library)."""
+    """Whether this machine has products of its own (on Windows nobody tells where the C library is)."""
     return host_target().bits == 512 and sys.platform != "win32"
+
+
+def _address(function: Any) -> int:
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address is not None
+    return address
 
 
 @cache
@@ -435,6 +473,9 @@ def _linked() -> dict[str, int]:
     imports = blas.symbols(library) | thread_pool.symbols()
     imports |= {POOL: thread_pool.memory(), _STATE: ctypes.addressof(_words)}
     imports |= dict(zip((_GET, _SET), library.num_threads, strict=True))
+    if _packs():
+        functions = ctypes.CDLL(None)  # of the C library: workers of the pool are no threads of Python's
+        imports |= {_ALLOCATE: _address(functions.malloc), _FREE: _address(functions.free)}
     key = hashlib.sha256(f"{machine_code.identity()}\n{code}".encode()).hexdigest()
     (address, owner), _ = object_cache.load_or_make(
         key,
