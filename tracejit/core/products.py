@@ -38,11 +38,6 @@ class Policy(ABC):
         """What computes the product of two matrices of a dtype of NumPy's, and of more than one row and column, into a third, and answers
         whether it has: not where they do not lie as BLAS reads them."""
 
-    def multiply(self, a: Any, b: Any, out: Any) -> bool:
-        """The same, of matrices of any dtypes."""
-        run = self.multiplier(out.dtype)
-        return run is not None and a.dtype == b.dtype == out.dtype and bool(run(a, b, out))
-
     @abstractmethod
     def multiply_by_vector(self, matrix: Any, vector: Any, out: Any) -> bool:
         """The same of a matrix and a vector, into a vector."""
@@ -128,10 +123,13 @@ def _with_vector(a: Any, b: Any, out: Any) -> Any:
 
 def _by_policy(policy: Policy, a: Any, b: Any, out: Any) -> Any:
     if a.ndim == b.ndim == 2:
-        if _is_square_of_one(a, b) or a.shape[1] != b.shape[0]:
-            return policy.on_one_thread(np.matmul, a, b, out)
-        result = np.empty((a.shape[0], b.shape[1]), np.result_type(a, b)) if out is None else out
-        return result if policy.multiply(a, b, result) else policy.on_one_thread(np.matmul, a, b, out)
+        dtype = a.dtype
+        run = policy.multiplier(dtype) if b.dtype == dtype and a.shape[1] == b.shape[0] else None
+        if run is not None and not _is_square_of_one(a, b):
+            result = np.empty((a.shape[0], b.shape[1]), dtype) if out is None else out
+            if result.dtype == dtype and run(a, b, result):
+                return result
+        return policy.on_one_thread(np.matmul, a, b, out)
     if a.shape[-1] != b.shape[-2]:
         return np.matmul(a, b, out)  # which says so
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
@@ -145,4 +143,4 @@ def _by_policy(policy: Policy, a: Any, b: Any, out: Any) -> Any:
 
 def _is_square_of_one(a: Any, b: Any) -> bool:
     """Whether one operand is the other one transposed: NumPy computes half of such a product, and mirrors it."""
-    return a.ctypes.data == b.ctypes.data and a.shape == b.shape[::-1] and a.strides == b.strides[::-1]
+    return a.shape == b.shape[::-1] and a.strides == b.strides[::-1] and a.ctypes.data == b.ctypes.data
