@@ -1,11 +1,15 @@
-"""What an eager operation costs: every public function and the common methods of tensors, at several sizes.
+"""What an eager operation costs: every public function and the common methods of tensors, forward and backward, at several sizes.
 
-Run as `python -m benchmarks.eager [NAME ...] [--sizes 10,1000,100000] [--most RATIO]`.  Where torch is installed each operation is timed in
-turn with torch's, both on one thread and without gradients.  The figures are the least CPU time of several short rounds, and the ratio
-of the two: what another process adds to a round is not what an operation costs.  Without torch there are no ratios.
+Run as `python -m benchmarks.eager [NAME ...] [--sizes 10,1000,100000] [--pass forward|backward|both] [--most RATIO]`.  Where torch is
+installed each operation is timed in turn with torch's, both on one thread.  The figures are the least CPU time of several short rounds,
+and the ratio of the two: what another process adds to a round is not what an operation costs.  Without torch there are no ratios.
 
 A row is an expression, which is the same source for both libraries.  `CASES` has those of functions whose arguments mean something; others
 are called with the first of `USUAL` that both libraries take.  Functions that no expression fits are named at the end.
+
+A forward row runs the expression without gradients.  A backward row, `grad NAME`, runs it on operands that want gradients, and
+`autograd.grad` of its results by those operands.  Before it is timed, what a row computes is compared with what torch computes; rows that
+differ are named, and the exit code is 1.  `UNCHECKED` has those that need not agree.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
@@ -26,14 +31,17 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import tracejit
+from benchmarks.workload import relative_difference
 from tracejit.ops.public import FUNCTIONS, METHODS
 
-__all__ = ["CASES", "UNTIMED", "expressions", "main", "measure"]
+__all__ = ["CASES", "UNCHECKED", "UNTIMED", "differences", "expressions", "gradients", "main", "measure", "names", "summary"]
 
 SIZES = (10, 1000, 100000)
 ROUNDS = 9
 _SHORTEST = 3e-4  # seconds of a sample
 _WARM = 0.03  # seconds of each side before it is timed
+_TOLERANCE = 1e-3  # of float32 results, in the Euclidean norm
+_WORST = 20  # rows that the summary names at each size
 
 USUAL = (
     "{f}(x)",
@@ -175,6 +183,7 @@ CASES = {
     "tril_indices": "t.tril_indices(side, side)",
     "triu_indices": "t.triu_indices(side, side)",
     "unbind": "t.unbind(s)",
+    "unsafe_split": "t.unsafe_split(x, max(n // 4, 1))",
     "unflatten": "t.unflatten(x, 0, (-1, 1))",
     "unfold": "x.unfold(0, 3, 1)",
     "unique": "t.unique(i)",
@@ -242,9 +251,20 @@ UNTIMED = frozenset(
 )
 """What computes nothing, or changes what other rows rely on."""
 
+UNCHECKED = frozenset(
+    (
+        *("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "data_ptr"),
+        *("bernoulli", "bernoulli_", "binomial", "multinomial", "normal", "normal_", "poisson", "rand", "rand_like", "randint"),
+        *("randint_like", "randn", "randn_like", "randperm", "random_", "uniform_", "cauchy_", "exponential_", "geometric_"),
+        *("log_normal_", "alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout", "rrelu"),
+        *("rrelu_", "gumbel_softmax"),
+    )
+)
+"""What draws random numbers, or has contents that nobody wrote."""
 
-def names(n: int, library: Any) -> dict[str, Any]:
-    """What expressions speak of, as tensors of a library."""
+
+def names(n: int, library: Any, wants_grad: bool = False) -> dict[str, Any]:
+    """What expressions speak of, as tensors of a library; those of floating-point numbers want gradients where that is wanted."""
     random, tensor = np.random.default_rng(0), library.from_numpy
     width, side = 10 if n < 1000 else 100, min(max(math.isqrt(n), 2), 100)
     count = max(n // width, 1)
@@ -260,7 +280,7 @@ def names(n: int, library: Any) -> dict[str, Any]:
 
     square = random.standard_normal((side, side)).astype(np.float32)
     images = max(n // 192, 1)
-    return {
+    world = {
         "t": library,
         "F": library.nn.functional,
         "n": n,
@@ -288,6 +308,12 @@ def names(n: int, library: Any) -> dict[str, Any]:
         "kernels": floats(4, 3, 3, 3),
         "widest": floats(4, 3, 3, 8),
     }
+    if wants_grad:
+        for value in world.values():
+            for x in value if isinstance(value, list) else (value,):
+                if hasattr(x, "requires_grad") and x.is_floating_point():
+                    x.requires_grad_()
+    return world
 
 
 def _source(expression: str) -> CodeType:
@@ -302,6 +328,65 @@ def _runs(expression: str, worlds: Sequence[dict[str, Any]]) -> bool:
     except Exception:  # whatever another library raises for arguments that mean nothing
         return False
     return True
+
+
+def _tensors(value: Any) -> Iterator[Any]:
+    """The tensors in what an expression gives."""
+    if hasattr(value, "requires_grad"):
+        yield value
+    elif isinstance(value, tuple | list):
+        for x in value:
+            yield from _tensors(x)
+
+
+def gradients(expression: str, world: dict[str, Any]) -> Callable[[], Any] | None:
+    """A call that computes an expression and the gradients of its results by its operands; None where it has none.  world: with operands
+    that want gradients."""
+    code, grad = _source(expression), world["t"].autograd.grad
+    run = eval(code, world)
+    used = [world[name] for name in dict.fromkeys(run.__code__.co_names) if name in world]
+    leaves = [x for x in _tensors(used) if x.requires_grad]
+    try:
+        result = run()
+        wanted = [i for i, x in enumerate(_tensors(result)) if x.requires_grad]
+        if not wanted or not leaves:
+            return None
+        random = np.random.default_rng(1)
+        cotangents = []
+        for x in [list(_tensors(result))[i] for i in wanted]:
+            array = random.standard_normal(tuple(x.shape))
+            cotangents.append(world["t"].from_numpy(np.asarray(array)).to(x.dtype))
+        alone = hasattr(result, "requires_grad")
+
+        def call() -> Any:
+            results = run()
+            if not alone:
+                found = list(_tensors(results))
+                results = [found[i] for i in wanted]
+            return grad(results, leaves, cotangents, allow_unused=True)
+
+        call()
+    except Exception:  # whatever a library raises where there is no derivative
+        return None
+    return call
+
+
+def _arrays(value: Any) -> list[np.ndarray]:
+    """What an expression gives, as arrays: an empty one for None; numbers of Python are none."""
+    if isinstance(value, tuple | list):
+        return [array for x in value for array in _arrays(x)]
+    if value is None:
+        return [np.zeros(0)]
+    if not hasattr(value, "requires_grad"):
+        return []
+    value = value.detach().resolve_conj()
+    return [(value.double() if value.is_floating_point() else value).numpy()]
+
+
+def differences(calls: Sequence[Callable[[], Any]]) -> float:
+    """How far the results of the first call are from those of the others, as `relative_difference` says."""
+    first, *others = [_arrays(call()) for call in calls]
+    return max((relative_difference(first, other) for other in others), default=0.0)
 
 
 def expressions(libraries: Sequence[Any], wanted: Sequence[str] = ()) -> tuple[dict[str, str], list[str]]:
@@ -355,9 +440,8 @@ def _warm(call: Callable[[], object]) -> None:
         call()
 
 
-def measure(expression: str, worlds: Sequence[dict[str, Any]], rounds: int = ROUNDS) -> list[float]:
-    """The least seconds that an expression takes in each world, of several rounds in turn."""
-    calls = [eval(_source(expression), world) for world in worlds]
+def measure(calls: Sequence[Callable[[], object]], rounds: int = ROUNDS) -> list[float]:
+    """The least seconds that each call takes, of several rounds in turn."""
     counts = []
     for call in calls:
         count = 1
@@ -369,13 +453,38 @@ def measure(expression: str, worlds: Sequence[dict[str, Any]], rounds: int = ROU
     return [min(times) for times in zip(*samples, strict=True)]
 
 
-def _rows(
-    found: dict[str, str], libraries: Sequence[Any], sizes: Sequence[int], rounds: int
-) -> Iterator[tuple[str, list[list[float]]]]:
-    """(name, least seconds by size and library) of each."""
-    worlds = {n: [names(n, library) for library in libraries] for n in sizes}
-    for name, expression in found.items():
-        yield name, [measure(expression, worlds[n], rounds) for n in sizes]
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What was found of an expression.  times: least seconds by size and library.  difference: the largest over the sizes."""
+
+    name: str
+    expression: str
+    times: list[list[float]]
+    difference: float
+
+    @property
+    def ratios(self) -> list[float]:
+        """Time over torch's, by size."""
+        return [own / other for own, other in self.times]
+
+
+def _rows(chosen: dict[str, str], libraries: Sequence[Any], sizes: Sequence[int], rounds: int, backward: bool) -> Iterator[Row]:
+    """Every expression, or in a backward pass every one that all libraries have gradients of."""
+    worlds = {n: [names(n, library, backward) for library in libraries] for n in sizes}
+    for name, expression in chosen.items():
+        times, difference = [], 0.0
+        for n in sizes:
+            for world in worlds[n]:  # what earlier rows have changed in place, the sides different numbers of times
+                world["z"] = world["y"].detach().clone()
+            found = [gradients(expression, w) if backward else eval(_source(expression), w) for w in worlds[n]]
+            calls = [call for call in found if call is not None]
+            if len(calls) < len(found):
+                break
+            if name not in UNCHECKED:
+                difference = max(difference, differences(calls))
+            times.append(measure(calls, rounds))
+        else:
+            yield Row(f"grad {name}" if backward else name, expression, times, difference)
 
 
 def _cell(times: Sequence[float]) -> str:
@@ -383,14 +492,28 @@ def _cell(times: Sequence[float]) -> str:
     return f"{own:>11}" if len(times) == 1 else f"{own:>11} {times[0] / times[1]:>6.1f}"
 
 
+def summary(rows: Sequence[Row], sizes: Sequence[int]) -> list[str]:
+    """Lines: for each size the median ratio, how many rows are above 2, and the worst ones."""
+    columns = list(zip(*(row.ratios for row in rows), strict=True))
+    lines = [
+        f"{'median':<30}" + "".join(f"{statistics.median(column):>18.2f}" for column in columns),
+        f"{f'above 2, of {len(rows)}':<30}" + "".join(f"{sum(r > 2 for r in column):>18}" for column in columns),
+    ]
+    for n, column in zip(sizes, columns, strict=True):
+        worst = sorted(zip(column, (row.name for row in rows), strict=True), reverse=True)[:_WORST]
+        lines.append(f"worst at {n:,}: " + ", ".join(f"{name} {ratio:.1f}" for ratio, name in worst))
+    return lines
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print a line for each operation, then medians.  Returns 1 where a ratio is above `--most`."""
+    """Print a line for each operation, then a summary.  Returns 1 where results differ, or a ratio is above `--most`."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.eager", description="eager operations, against torch's; see docs/benchmarks.md"
     )
     parser.add_argument("names", nargs="*", help="functions and methods; all of them without")
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="numbers of elements, separated by commas")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="how often each side is timed")
+    parser.add_argument("--pass", dest="passes", choices=("forward", "backward", "both"), default="both", help="which rows")
     parser.add_argument("--most", type=float, default=math.inf, help="the ratio above which an operation counts as slow")
     arguments = parser.parse_args(argv)
     sizes = [int(n) for n in arguments.sizes.split(",")]
@@ -406,33 +529,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         + "  least us"
         + ", / torch's" * (len(libraries) > 1)
     )
-    ratios: list[list[float]] = [[] for _ in sizes]
-    slow = []
+    rows: list[Row] = []
     was_enabled = gc.isenabled()
     gc.disable()
     try:
-        with threadpool_limits(1), tracejit.no_grad(), _no_grad(libraries):
-            for name, times in _rows(found, libraries, sizes, arguments.rounds):
-                print(f"{name:<30}" + "".join(map(_cell, times)) + f"  {found[name]}", flush=True)
-                if len(libraries) > 1:
-                    for column, (own, other) in zip(ratios, times, strict=True):
-                        column.append(own / other)
-                    if max(own / other for own, other in times) > arguments.most:
-                        slow.append(name)
+        for backward in (False, True):
+            if arguments.passes == ("forward" if backward else "backward"):
+                continue
+            with threadpool_limits(1), tracejit.set_grad_enabled(backward), libraries[-1].set_grad_enabled(backward):
+                for row in _rows(found, libraries, sizes, arguments.rounds, backward):
+                    print(f"{row.name:<30}" + "".join(map(_cell, row.times)) + f"  {row.expression}", flush=True)
+                    rows.append(row)
+                    gc.collect()
     finally:
         if was_enabled:
             gc.enable()
-    if len(libraries) > 1 and found:
-        print(f"{'median':<30}" + "".join(f"{statistics.median(column):>18.1f}" for column in ratios))
+    if len(libraries) > 1 and rows:
+        print("\n".join(summary(rows, sizes)))
     if missing:
         print(f"not measured, for want of an expression or of a counterpart: {', '.join(missing)}")
+    differing = [f"{row.name} {row.difference:.1g}" for row in rows if row.difference > _TOLERANCE]
+    if differing:
+        print(f"results differ: {', '.join(differing)}")
+    slow = [row.name for row in rows if len(libraries) > 1 and max(row.ratios) > arguments.most]
     if slow:
         print(f"above {arguments.most:g}: {', '.join(slow)}")
-    return int(bool(slow))
-
-
-def _no_grad(libraries: Sequence[Any]) -> Any:
-    return libraries[-1].no_grad()
+    return int(bool(slow or differing))
 
 
 if __name__ == "__main__":

@@ -467,13 +467,38 @@ def test_every_public_function_is_timed_in_eager_mode_or_named_as_not_timed() ->
 
 
 def test_eager_operations_are_timed_by_size_and_slow_ones_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["topk", "exp", "--sizes", "10,100", "--rounds", "2"]
+    arguments = ["topk", "exp", "argmax", "--sizes", "10,100", "--rounds", "2"]
     assert eager_operations.main(arguments) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[1:3]] == ["exp", "topk"] and "t.topk(x, 5)" in lines[2]
+    timed = [line[:30].strip() for line in lines[1:6]]
+    assert timed == ["argmax", "exp", "topk", "grad exp", "grad topk"] and "t.topk(x, 5)" in lines[3]
     if importlib.util.find_spec("torch") is not None:
-        assert eager_operations.main([*arguments, "--most", "0.0001"]) == 1
-        assert "above 0.0001: exp, topk" in capsys.readouterr().out
+        assert lines[6].startswith("median") and lines[7].startswith("above 2, of 5")
+        assert lines[8].startswith("worst at 10: ") and lines[9].startswith("worst at 100: ")
+        assert eager_operations.main([*arguments, "--pass", "forward", "--most", "0.0001"]) == 1
+        assert "above 0.0001: argmax, exp, topk" in capsys.readouterr().out
+
+
+def test_eager_operations_that_give_something_else_than_their_peer_are_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setattr(tracejit, "exp", lambda x: tracejit.exp2(x))
+    arguments = ["exp", "sin", "--sizes", "10", "--rounds", "1"]
+    assert eager_operations.main(arguments) == 1
+    said = capsys.readouterr().out
+    assert "results differ: exp 0." in said and "grad exp 0." in said and "sin" not in said.split("results differ: ")[1]
+    monkeypatch.setattr(eager_operations, "UNCHECKED", {"exp"})
+    assert eager_operations.main(arguments) == 0
+
+
+def test_a_backward_row_has_the_gradients_of_all_results_by_all_operands() -> None:
+    world = eager_operations.names(10, tracejit, True)
+    call = eager_operations.gradients("(t.sort(x)[0] * y, i)", world)
+    assert call is not None
+    gradients = call()
+    assert [g.shape for g in gradients] == [world["x"].shape, world["y"].shape]
+    assert eager_operations.gradients("t.argmax(x)", world) is None
 
 
 def test_numbas_code_gets_the_same_from_a_compiled_gradient_as_from_one_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
