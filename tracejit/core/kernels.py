@@ -9,29 +9,48 @@ The arrays that a kernel gets are contiguous, aligned and of the right dtypes: i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from tracejit.core.dtypes import DType, float32, float64
 
-__all__ = ["TRIANGULAR_SYSTEMS", "elementwise", "floating", "install", "kernel", "repaying"]
+__all__ = [
+    "TRIANGULAR_SYSTEMS", "Form", "Fused", "elementwise", "floating", "has_dtype", "install", "kernel", "repaying", "run_fused",
+]  # fmt: skip
 
 Kernel = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fused:
+    """The form of a function of one element: function(*tensors, *numbers) applies primitives to abstract values, and gives a tuple of
+    so many results.  The kernel takes arrays of the results, of the tensors and of the numbers (float64, without dimensions), then how
+    many elements there are."""
+
+    name: str
+    function: Callable[..., tuple[Any, ...]]
+    results: int
+    tensors: int
+    numbers: int
+
+
+Form = str | Fused
 TRIANGULAR_SYSTEMS: Final = "triangular systems"
 """The form that calls LAPACK (llvm/lapack.py)."""
-_maker: list[Callable[[str, DType], Kernel | None]] = []
-_kernels: dict[tuple[str, DType], Kernel | None] = {}
+_maker: list[Callable[[Form, DType], Kernel | None]] = []
+_kernels: dict[tuple[Form, DType], Kernel | None] = {}
 
 
-def install(maker: Callable[[str, DType], Kernel | None]) -> None:
+def install(maker: Callable[[Form, DType], Kernel | None]) -> None:
     """Let `maker` make kernels; called once, when the compiler is imported."""
     _maker[:] = [maker]
     _kernels.clear()
 
 
-def kernel(form: str, dtype: DType) -> Kernel | None:
+def kernel(form: Form, dtype: DType) -> Kernel | None:
     """The kernel of a form for a dtype, made when it is first asked for."""
     key = form, dtype
     try:
@@ -78,4 +97,33 @@ def elementwise(form: str, evaluate: Callable[[Any], Any], x: Any) -> Any:
         x = x.copy(order="K")
     out = np.empty_like(x)
     run(out, x, x.size)
+    return out
+
+
+def has_dtype(x: Any) -> bool:
+    """Whether an array has a dtype of which there are fused kernels."""
+    return x.dtype in _FLOATING
+
+
+def run_fused(form: Fused, tensors: Sequence[Any], numbers: Sequence[Any]) -> list[Any] | None:
+    """The results of a form, arrays, of arrays of one shape and dtype and of numbers.  None where there is no kernel."""
+    first = np.asarray(tensors[-1])
+    dtype = _FLOATING.get(first.dtype)
+    run = None if dtype is None else kernel(form, dtype)
+    if run is None:
+        return None
+    if not (first.flags.forc and first.flags.aligned):
+        first = first.copy(order="K")
+    arrays = [_laid_out_like(first, x) for x in tensors[:-1]]
+    out = [np.empty_like(first) for _ in range(form.results)]
+    run(*out, *arrays, first, *[np.array(x, np.float64) for x in numbers], first.size)
+    return out
+
+
+def _laid_out_like(first: Any, x: Any) -> Any:
+    """`x`, or a copy of it where it does not lie in memory as `first` does."""
+    if isinstance(x, np.ndarray) and x.strides == first.strides and x.flags.aligned:
+        return x
+    out = np.empty_like(first)
+    np.copyto(out, x)
     return out

@@ -1,23 +1,22 @@
 """Activation functions.
 
-Where a formula overflows on one side of a kink, the argument is masked before the function as well as after it, so that the
-gradient of the unused side is 0 and not 0 * inf.  At a kink the gradient is the one PyTorch takes.
+Formulas of one element stand in ops/composites/pointwise.py.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
+from tracejit.core.interpreter import state
 from tracejit.core.numbers import settled
 from tracejit.core.precision import rounds_once
 from tracejit.core.shapes import normalise_dim
 from tracejit.functional.support import in_place_or_new
+from tracejit.ops.composites import pointwise
 from tracejit.ops.elementwise import mathematics
-from tracejit.ops.elementwise.comparison import minimum, where
-from tracejit.ops.elementwise.mathematics import abs_, exp, expm1, log1p
-from tracejit.ops.elementwise.special import erf
+from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.elementwise.trigonometry import tanh as hyperbolic_tangent
+from tracejit.ops.fused import Fused
 from tracejit.ops.movement.views import slice_
 from tracejit.ops.public import softmax as softmaxes
 from tracejit.ops.public.activation import hardshrink, prelu
@@ -30,10 +29,14 @@ __all__ = [
     "silu", "softmax", "softmin", "softplus", "softshrink", "softsign", "tanh", "tanhshrink", "threshold", "threshold_",
 ]  # fmt: skip
 
-_SELU_ALPHA = 1.6732632423543772848170429916717
-_SELU_SCALE = 1.0507009873554804934193349852946
-_SQRT_HALF = math.sqrt(0.5)
-_SQRT_TWO_OVER_PI = math.sqrt(2.0 / math.pi)
+
+def _applied(function: Fused, inplace: bool, input: Any, *numbers: Any) -> Any:
+    """function(input, *numbers), or `input` overwritten with it: then it is made step by step where a gradient is wanted, since a fused
+    function saves its input."""
+    if not inplace:
+        return function(input, *numbers)
+    steps = state.grad_enabled and input.requires_grad
+    return input.copy_(function.body(input, *numbers) if steps else function(input, *numbers))
 
 
 def relu(input: Any, inplace: bool = False) -> Any:
@@ -64,31 +67,28 @@ def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: b
         raise ValueError(f"hardtanh(): min_val must not exceed max_val, got {min_val} and {max_val}")
     if not input.dtype.is_floating_point:
         min_val, max_val = int(min_val), int(max_val)
-    return in_place_or_new(input, where(input <= min_val, min_val, where(input >= max_val, max_val, input)), inplace)
+    return _applied(pointwise.hardtanh, inplace, input, min_val, max_val)
 
 
 @of_tensors
 @rounds_once
 def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Any:
     """input where positive, negative_slope * input elsewhere."""
-    return in_place_or_new(input, where(input > 0, input, input * negative_slope), inplace)
+    return _applied(pointwise.leaky_relu, inplace, input, negative_slope)
 
 
 @of_tensors
 @rounds_once
 def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
     """input where positive, alpha * (exp(input) - 1) elsewhere."""
-    positive = input > 0  # so that NaN takes the curve, and keeps its gradient NaN
-    return in_place_or_new(input, where(positive, input, expm1(where(positive, 0.0, input)) * alpha), inplace)
+    return _applied(pointwise.elu, inplace, input, alpha)
 
 
 @of_tensors
 @rounds_once
 def selu(input: Any, inplace: bool = False) -> Any:
     """The self-normalising scaled elu of Klambauer et al. (2017), https://arxiv.org/abs/1706.02515."""
-    positive = input > 0
-    curve = expm1(where(positive, 0.0, input)) * (_SELU_ALPHA * _SELU_SCALE)
-    return in_place_or_new(input, where(positive, input * _SELU_SCALE, curve), inplace)
+    return _applied(pointwise.selu, inplace, input)
 
 
 @of_tensors
@@ -97,8 +97,7 @@ def celu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
     """input where positive, alpha * (exp(input / alpha) - 1) elsewhere.  Raises RuntimeError for alpha == 0."""
     if alpha == 0:
         raise RuntimeError("celu(): alpha must not be 0")
-    positive = input > 0
-    return in_place_or_new(input, where(positive, input, expm1(where(positive, 0.0, input) / alpha) * alpha), inplace)
+    return _applied(pointwise.celu, inplace, input, alpha)
 
 
 @of_tensors
@@ -108,10 +107,9 @@ def gelu(input: Any, approximate: str = "none") -> Any:
 
     Hendrycks and Gimpel (2016), https://arxiv.org/abs/1606.08415.  Raises RuntimeError for any other `approximate`."""
     if approximate == "none":
-        return input * 0.5 * (erf(input * _SQRT_HALF) + 1.0)
+        return pointwise.gelu(input)
     if approximate == "tanh":
-        inner = (input + input * input * input * 0.044715) * _SQRT_TWO_OVER_PI
-        return input * 0.5 * (hyperbolic_tangent(inner) + 1.0)
+        return pointwise.gelu_tanh(input)
     raise RuntimeError(f"gelu(): approximate must be 'none' or 'tanh', got {approximate!r}")
 
 
@@ -119,51 +117,49 @@ def gelu(input: Any, approximate: str = "none") -> Any:
 @rounds_once
 def silu(input: Any, inplace: bool = False) -> Any:
     """input * sigmoid(input), also known as swish."""
-    return in_place_or_new(input, input * mathematics.sigmoid(input), inplace)
+    return _applied(pointwise.silu, inplace, input)
 
 
 @of_tensors
 @rounds_once
 def mish(input: Any, inplace: bool = False) -> Any:
     """input * tanh(softplus(input))."""
-    return in_place_or_new(input, input * hyperbolic_tangent(softplus(input)), inplace)
+    return _applied(pointwise.mish, inplace, input)
 
 
 @of_tensors
 @rounds_once
 def softplus(input: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
     """log(1 + exp(beta * input)) / beta; input itself where beta * input > threshold."""
-    scaled = input * beta
-    linear = scaled > threshold
-    return where(linear, input, log1p(exp(where(linear, 0.0, scaled))) / beta)
+    return pointwise.softplus(input, beta, threshold)
 
 
 @of_tensors
 @rounds_once
 def softsign(input: Any) -> Any:
     """input / (1 + |input|)."""
-    return input / (abs_(input) + 1)
+    return pointwise.softsign(input)
 
 
 @of_tensors
 @rounds_once
 def logsigmoid(input: Any) -> Any:
     """log(sigmoid(input)), which neither overflows nor loses accuracy."""
-    return minimum(input, 0.0) - log1p(exp(-abs_(input)))
+    return pointwise.logsigmoid(input)
 
 
 @of_tensors
 @rounds_once
 def hardsigmoid(input: Any, inplace: bool = False) -> Any:
     """min(max(input + 3, 0), 6) / 6."""
-    return in_place_or_new(input, hardtanh(input + 3.0, 0.0, 6.0) / 6.0, inplace)
+    return _applied(pointwise.hardsigmoid, inplace, input)
 
 
 @of_tensors
 @rounds_once
 def hardswish(input: Any, inplace: bool = False) -> Any:
     """input * min(max(input + 3, 0), 6) / 6."""
-    return in_place_or_new(input, input * hardtanh(input + 3.0, 0.0, 6.0) / 6.0, inplace)
+    return _applied(pointwise.hardswish, inplace, input)
 
 
 @of_tensors
@@ -173,20 +169,20 @@ def softshrink(input: Any, lambd: float = 0.5) -> Any:
     lambd = settled(lambd)
     if lambd < 0:
         raise RuntimeError(f"softshrink(): lambd must be greater or equal to 0, got {lambd}")
-    return where(input > lambd, input - lambd, where(input < -lambd, input + lambd, input * 0.0))
+    return pointwise.softshrink(input, lambd)
 
 
 @of_tensors
 @rounds_once
 def tanhshrink(input: Any) -> Any:
     """input - tanh(input)."""
-    return input - hyperbolic_tangent(input)
+    return pointwise.tanhshrink(input)
 
 
 @of_tensors
 def threshold(input: Any, threshold: float, value: float, inplace: bool = False) -> Any:
     """input where it is above `threshold`, `value` elsewhere."""
-    return in_place_or_new(input, where(input <= threshold, value, input), inplace)
+    return _applied(pointwise.threshold, inplace, input, threshold, value)
 
 
 @of_tensors
@@ -276,7 +272,7 @@ def hardtanh_(input: Any, min_val: float = -1.0, max_val: float = 1.0) -> Any:
 @of_tensors
 def threshold_(input: Any, threshold: float, value: float) -> Any:
     """threshold in place."""
-    return in_place_or_new(input, where(input <= threshold, value, input), True)
+    return _applied(pointwise.threshold, True, input, threshold, value)
 
 
 @of_tensors

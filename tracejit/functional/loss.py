@@ -18,6 +18,7 @@ from tracejit.functional.normalisation import cosine_similarity, pairwise_distan
 from tracejit.functional.support import in_positions, reduced, sum_of_all
 from tracejit.ops import indexing
 from tracejit.ops import reduce as primitives
+from tracejit.ops.composites import pointwise
 from tracejit.ops.composites.softmax import cross_entropy as entropy
 from tracejit.ops.composites.softmax import nll_loss as likelihood
 from tracejit.ops.creation import arange, full
@@ -57,8 +58,7 @@ def _weighted(loss: Any, weight: Any) -> Any:
 def mse_loss(input: Any, target: Any, *, reduction: str = "mean", weight: Any = None) -> Any:
     """(input - target) ** 2.  Warns where the sizes differ."""
     _warn_of_broadcasting(input, target)
-    difference = input - target
-    return _averaged("mse_loss", difference * difference, weight, reduction)
+    return _averaged("mse_loss", pointwise.squared_difference(input, target), weight, reduction)
 
 
 @in_float32
@@ -88,10 +88,7 @@ def smooth_l1_loss(input: Any, target: Any, *, reduction: str = "mean", beta: fl
     if beta == 0:
         return l1_loss(input, target, reduction=reduction)
     _warn_of_broadcasting(input, target)
-    size = abs_(input - target)
-    near = size < beta
-    square = where(near, size, 0.0)  # whose derivative is 0, and not NaN, where the difference is infinite
-    return reduced("smooth_l1_loss", where(near, square * square * 0.5 / beta, size - beta * 0.5), reduction)
+    return reduced("smooth_l1_loss", pointwise.smooth_l1(input, target, beta), reduction)
 
 
 @in_float32
@@ -101,10 +98,7 @@ def huber_loss(input: Any, target: Any, *, reduction: str = "mean", delta: float
     if delta <= 0:
         raise RuntimeError(f"huber_loss(): delta must be positive, got {delta}")
     _warn_of_broadcasting(input, target)
-    size = abs_(input - target)
-    near = size <= delta
-    square = where(near, size, 0.0)  # whose derivative is 0, and not NaN, where the difference is infinite
-    return _averaged("huber_loss", where(near, square * square * 0.5, (size - delta * 0.5) * delta), weight, reduction)
+    return _averaged("huber_loss", pointwise.huber(input, target, delta), weight, reduction)
 
 
 @in_float32

@@ -15,8 +15,9 @@ import numpy as np
 
 from tracejit.core import dtypes
 from tracejit.core.aval import Aval, ScalarAval
-from tracejit.core.interpreter import Abstract, Interpreter, pushed, state
+from tracejit.core.interpreter import Interpreter, pushed, state
 from tracejit.core.op import REGISTRY, Kind, Op, Promotion
+from tracejit.core.operators import AbstractOperand
 from tracejit.core.promotion import common_dtype, promote
 from tracejit.core.symbolic import python_type
 from tracejit.ir.builder import GraphBuilder
@@ -26,22 +27,11 @@ from tracejit.ir.loop import DIFFERENTIABLE, FEWEST
 __all__ = ["ScalarTracer", "Tracer", "TracingInterpreter", "trace"]
 
 
-def _binary(name: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
-    def forward(self: Any, other: Any) -> Any:
-        return self.interpreter.bind(REGISTRY[name], (self, other), {})
-
-    def reflected(self: Any, other: Any) -> Any:
-        return self.interpreter.bind(REGISTRY[name], (other, self), {})
-
-    return forward, reflected
-
-
-class Tracer(Abstract):
+class Tracer(AbstractOperand):
     """A value of a graph under construction, which `interpreter` builds.  `aval` is its shape and dtype, `id` its name in the graph;
     `weak`: it stands for a Python number, so it does not take part in promotion."""
 
     __slots__ = ("aval", "id", "weak")
-    __array_ufunc__ = None  # NumPy arrays leave binary operators to the methods below
 
     def __init__(self, interpreter: Interpreter, id: int, aval: Any, weak: bool = False) -> None:
         self.interpreter = interpreter
@@ -59,62 +49,8 @@ class Tracer(Abstract):
         dtype: dtypes.DType = self.aval.dtype
         return dtype
 
-    @property
-    def ndim(self) -> int:
-        return len(self.aval.shape)
-
     def __repr__(self) -> str:
         return f"<{type(self).__name__} v{self.id}: {self.aval}>"
-
-    def __bool__(self) -> bool:
-        raise TypeError(
-            f"the truth value of {self!r} is not known while a graph is being built; select with where() instead of branching"
-        )
-
-    __add__, __radd__ = _binary("add")
-    __sub__, __rsub__ = _binary("sub")
-    __mul__, __rmul__ = _binary("mul")
-    __truediv__, __rtruediv__ = _binary("div")
-    __pow__, __rpow__ = _binary("pow")
-    __matmul__, __rmatmul__ = _binary("matmul")
-    __lt__ = _binary("lt")[0]
-    __le__ = _binary("le")[0]
-    __gt__ = _binary("gt")[0]
-    __ge__ = _binary("ge")[0]
-    __eq__ = _binary("eq")[0]
-    __ne__ = _binary("ne")[0]
-    __hash__ = object.__hash__
-
-    def _logic(self, name: str, operands: tuple[Any, ...]) -> Any:
-        """Truth values have logical operators, integers bitwise ones; of two operands, a bool beside an integer is promoted."""
-        bits = any(isinstance(x, Tracer) and x.dtype is not dtypes.bool_ for x in operands) or any(
-            type(x) is int for x in operands
-        )
-        return self.interpreter.bind(REGISTRY[("bitwise_" if bits else "logical_") + name], operands, {})
-
-    def __and__(self, other: Any) -> Any:
-        return self._logic("and", (self, other))
-
-    def __rand__(self, other: Any) -> Any:
-        return self._logic("and", (other, self))
-
-    def __or__(self, other: Any) -> Any:
-        return self._logic("or", (self, other))
-
-    def __ror__(self, other: Any) -> Any:
-        return self._logic("or", (other, self))
-
-    def __xor__(self, other: Any) -> Any:
-        return self._logic("xor", (self, other))
-
-    def __rxor__(self, other: Any) -> Any:
-        return self._logic("xor", (other, self))
-
-    def __neg__(self) -> Any:
-        return self.interpreter.bind(REGISTRY["neg"], (self,), {})
-
-    def __invert__(self) -> Any:
-        return self._logic("not", (self,))
 
 
 class ScalarTracer(Tracer):

@@ -44,7 +44,7 @@ def built_in(kernel: Kernel) -> Callable[..., int]:
     return call
 
 
-def make_kernel(form: str, dtype: DType) -> Callable[..., int] | None:
+def make_kernel(form: kernels.Form, dtype: DType) -> Callable[..., int] | None:
     """The kernel of a form for a dtype; None where the memory layout of objects is not the known one."""
     if arrays.unknown_layout() or not c_api.supported():
         return None

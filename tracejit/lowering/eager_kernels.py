@@ -1,23 +1,31 @@
 """Nests of single operations of eager mode, over contiguous arrays of any size.
 
 `kernel_of(form, dtype)` is a `Kernel`: a nest of buffers and sizes.  A form is what an evaluation asks core/kernels.py for: the name of an
-elementwise primitive of one operand, whose scalar meaning is its `lowering`, a kind of draw (draws.py), or one of those below.  What a
+elementwise primitive of one operand, whose scalar meaning is its `lowering`, a kind of draw (draws.py), a function written with primitives
+(`Fused`), or one of those below.  What a
 form computes, and in which order it adds, stands beside it; where programs are to have equal bits, theirs is the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from tracejit.core import dtypes
+from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.dtypes import DType
-from tracejit.core.op import REGISTRY
+from tracejit.core.kernels import Form, Fused
+from tracejit.core.op import REGISTRY, Kind
+from tracejit.ir.graph import Graph, Literal, Node
+from tracejit.ir.tracer import trace
 from tracejit.loops.bounds import bounded
 from tracejit.loops.expressions import Expr, Load, SizeValue, Var, builder
 from tracejit.loops.language import Axis, Buffer, Exit, For, Index, Let, Nest, Reduce, Size, Statement, Store
 from tracejit.lowering.draws import DRAWS, draw_nest
+from tracejit.passes.algebra import algebra
+from tracejit.passes.cse import cse
+from tracejit.passes.dce import dce
 
 __all__ = ["Kernel", "kernel_of"]
 
@@ -30,8 +38,10 @@ class Kernel:
     loops: int
 
 
-def kernel_of(form: str, dtype: DType) -> Kernel:
+def kernel_of(form: Form, dtype: DType) -> Kernel:
     """The kernel of a form."""
+    if isinstance(form, Fused):
+        return _fused(form, dtype)
     if form in DRAWS:
         return Kernel(draw_nest(form, dtype), 1)
     return _FORMS[form](form, dtype) if form in _FORMS else _elementwise(form, dtype)
@@ -44,6 +54,62 @@ def _elementwise(form: str, dtype: DType) -> Kernel:
     assert lowering is not None
     store = Store(out, index, lowering(builder, Load(x, index)))
     return Kernel(Nest(form, (out, x), (count,), (), (For(axis, count, (store,), vector=True),)), 1)
+
+
+_SOME: Final = 7  # elements: a size that means nothing else
+
+
+def _fused(form: Fused, dtype: DType) -> Kernel:
+    """out[i], ... = function(x[i], ..., numbers).  Buffers: results, tensors, numbers (float64); size: how many elements they have.  Each
+    operation is a step of its own, before the loop if it is of numbers alone."""
+    avals: list[Aval | ScalarAval] = [Aval((_SOME,), dtype)] * form.tensors
+    avals += [ScalarAval(float)] * form.numbers
+    graph = dce(cse(algebra(trace(form.function, avals))))
+    count, axis = Size("n"), Axis("i")
+    index = Index(((axis, 1),))
+    outs = [Buffer(f"out{i}", dtype) for i in range(form.results)]
+    given: list[Buffer] = []
+    values: dict[int, Expr] = {}
+    before: list[Statement] = []
+    inside: list[Statement] = []
+    for v in graph.inputs:
+        aval = graph.avals[v]
+        is_tensor = isinstance(aval, Aval)
+        given.append(Buffer(f"x{v}", dtype if is_tensor else dtypes.float64))
+        values[v] = Load(given[-1], index if is_tensor else Index())
+    for node in graph.nodes:
+        (out,) = node.outputs
+        aval = graph.avals[out]
+        assert isinstance(aval, Aval), node.op.name
+        values[out] = var = Var(f"v{out}", aval.dtype)
+        (inside if aval.shape else before).append(Let(var, _scalar_meaning(graph, node, values)))
+    for buffer, result in zip(outs, graph.outputs, strict=True):
+        assert isinstance(result, int), form.name
+        inside.append(Store(buffer, index, values[result]))
+    loop = For(axis, count, tuple(inside), vector=True)
+    return Kernel(Nest(form.name, (*outs, *given), (count,), (), (*before, loop)), 1)
+
+
+def _scalar_meaning(graph: Graph, node: Node, values: Mapping[int, Expr]) -> Expr:
+    """What an elementwise primitive, or one all of whose elements are a number, computes of one element.  Numbers take the dtype of the
+    tensors beside them."""
+    if "uniform" in node.op.traits and isinstance(node.operands[0], Literal):
+        return builder.const(node.operands[0].value, node.attrs["dtype"])
+    assert node.op.kind is Kind.ELEMENTWISE and node.op.lowering is not None, node.op.name
+    choosing = node.operands[1 if node.op.is_choice else 0 :]
+    tensors = [aval for x in choosing if type(x) is int and isinstance(aval := graph.avals[x], Aval)]
+    result = graph.avals[node.outputs[0]]
+    assert isinstance(result, Aval)
+    dtype = tensors[0].dtype if tensors else result.dtype
+    operands: list[Expr | None] = []
+    for x in node.operands:
+        if x is None:
+            operands.append(None)
+        elif isinstance(x, Literal):
+            operands.append(builder.const(x.value, dtype))
+        else:
+            operands.append(values[x] if isinstance(graph.avals[x], Aval) else builder.cast(values[x], dtype))
+    return node.op.lowering(builder, *operands, **node.attrs)  # type: ignore[no-any-return]
 
 
 def _normalised_rows(form: str, dtype: DType) -> Kernel:

@@ -6,6 +6,7 @@ from typing import Any
 
 from tracejit.core.numbers import settled
 from tracejit.core.precision import lowered
+from tracejit.ops.composites import pointwise
 from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.movement.views import reshape
 from tracejit.ops.public.derive import public
@@ -34,5 +35,4 @@ def prelu(input: Any, weight: Any) -> Any:
 @of_tensors
 def hardshrink(input: Any, lambd: float = 0.5) -> Any:
     """0 where |input| <= lambd, input elsewhere."""
-    lambd = settled(lambd)
-    return where((input >= -lambd) & (input <= lambd), 0.0, input)
+    return pointwise.hardshrink(input, settled(lambd))

@@ -1,0 +1,179 @@
+"""Functions of one element written with primitives, which eager mode evaluates in one pass over memory.
+
+`@fused(tensors, samples)` makes a function of a body(*tensors, *numbers), and a composite primitive.  The body applies
+elementwise primitives (`of`, and Python's operators) to values of any kind; the tensors have one floating-point dtype and one
+shape.  Programs compute the body.  Eager mode computes it by one kernel (core/kernels.py), and so it does the gradient, which
+`gradients` derives from the rules of the primitives in the body.  Where there is no kernel, NumPy evaluates the body step by
+step.
+
+Must not know: the class Tensor, the tape, who makes kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tracejit.core import kernels
+from tracejit.core.aval import Aval
+from tracejit.core.dtypes import FLOATING_KINDS, DType, from_numpy_dtype
+from tracejit.core.floating import quietly
+from tracejit.core.interpreter import Interpreter, state
+from tracejit.core.op import Kind, Op, VjpContext
+from tracejit.core.operators import AbstractOperand
+from tracejit.core.unbroadcast import sum_to
+from tracejit.ops.samples import Samples
+
+__all__ = ["Fused", "fused", "gradients"]
+
+Body = Callable[..., Any]
+_ARRAYS = (np.ndarray, np.generic)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fused:
+    """A function of so many tensors, then numbers.  Called in eager mode it is one primitive, of tensors of one dtype, float32 or float64,
+    and of one shape; of others, and where operations are recorded, it is the body."""
+
+    op: Op
+    body: Body
+    tensors: int
+
+    def __call__(self, *operands: Any) -> Any:
+        if state.top is state.base and _fits(operands, self.tensors):
+            return state.top.bind(self.op, operands, {})
+        return self.body(*operands)
+
+
+def fused(tensors: int, samples: Samples, name: str | None = None) -> Callable[[Body], Fused]:
+    """Make a function of a body, and the primitive of that name."""
+
+    def declare(body: Body) -> Fused:
+        own = name or body.__name__
+        numbers = body.__code__.co_argcount - tensors
+        forward = kernels.Fused(own, lambda *operands: (body(*operands),), 1, tensors, numbers)
+        backward: dict[tuple[bool, ...], kernels.Fused] = {}
+
+        def evaluate(*operands: Any) -> Any:
+            found = kernels.run_fused(forward, operands[:tensors], operands[tensors:])
+            return quietly(body, *operands) if found is None else found[0]
+
+        def rule(*avals: Any) -> Aval:
+            first: Aval = avals[0]
+            for aval in avals[1:tensors]:
+                if aval != first:
+                    raise RuntimeError(f"{own}(): expected tensors of one shape and dtype, got {first} and {aval}")
+            if not first.dtype.is_floating_point:
+                raise RuntimeError(f"{own}(): expected a floating-point dtype, got {first.dtype.name}; convert it with .to()")
+            return first
+
+        op = Op(
+            own,
+            Kind.COMPOSITE,
+            evaluate,
+            rule,
+            expansion=body,
+            traits=frozenset(("quiet",)),
+            samples=samples,
+            doc=body.__doc__,
+        )
+
+        @op.vjp(saves=" ".join(map(str, range(tensors))))
+        def _(c: Any, g: Any) -> Any:
+            given, rest, needs = c.inputs[:tensors], c.inputs[tensors:], tuple(c.needs[:tensors])
+            found: Any = None
+            if isinstance(g, _ARRAYS):
+                form = backward.get(needs)
+                if form is None:
+                    form = kernels.Fused(
+                        f"{own} gradient",
+                        lambda g, *xs: gradients(body, xs[:tensors], xs[tensors:], needs, g),
+                        sum(needs),
+                        tensors + 1,
+                        numbers,
+                    )
+                    backward[needs] = form
+                found = kernels.run_fused(form, (g, *given), rest)
+            each = iter(gradients(body, given, rest, needs, g) if found is None else found)
+            return *[next(each) if need else None for need in needs], *[None for _ in rest]
+
+        return Fused(op, body, tensors)
+
+    return declare
+
+
+def _fits(operands: Sequence[Any], tensors: int) -> bool:
+    """Whether the tensors have a dtype for which there are kernels, and one shape; and what follows are plain numbers."""
+    first = getattr(operands[0], "_array", None)
+    if first is None or not kernels.has_dtype(first):
+        return False
+    for x in operands[1:tensors]:
+        array = getattr(x, "_array", None)
+        if array is None or array.dtype is not first.dtype or array.shape != first.shape:
+            return False
+    return all(type(x) is float or type(x) is int for x in operands[tensors:])
+
+
+class _Value(AbstractOperand):
+    """A value of any kind, and whether a cotangent of it is wanted."""
+
+    __slots__ = ("active", "value")
+
+    def __init__(self, interpreter: Interpreter, value: Any, active: bool) -> None:
+        self.interpreter, self.value, self.active = interpreter, value, active
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.value.shape)
+
+    @property
+    def dtype(self) -> DType:
+        return _dtype(self.value)
+
+
+class _Steps(Interpreter):
+    """Applies primitives to the values that it is given, and remembers those through which a cotangent goes."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[Op, tuple[Any, ...], Mapping[str, Any], _Value]] = []
+
+    def bind(self, op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
+        result = op.of(*[x.value if type(x) is _Value else x for x in operands], **attributes)
+        active = op.is_differentiable and any(type(x) is _Value and x.active for x in operands) and _is_floating(result)
+        out = _Value(self, result, active)
+        if active:
+            self.steps.append((op, operands, attributes, out))
+        return out
+
+
+def _dtype(x: Any) -> DType:
+    return from_numpy_dtype(x.dtype) if isinstance(x.dtype, np.dtype) else x.dtype
+
+
+def _is_floating(x: Any) -> bool:
+    return x.dtype.kind in FLOATING_KINDS if isinstance(x.dtype, np.dtype) else bool(x.dtype.is_floating_point)
+
+
+def gradients(body: Body, tensors: Sequence[Any], numbers: Sequence[Any], needs: Sequence[bool], g: Any) -> tuple[Any, ...]:
+    """The cotangents of those tensors that are in need, where body(*tensors, *numbers) has the cotangent `g`: by the rules of the
+    primitives that it applies, in reverse order.  Tensors and results are values of one kind: arrays, Tensors or tracers."""
+    steps = _Steps()
+    given = [_Value(steps, x, need) for x, need in zip(tensors, needs, strict=True)]
+    found: dict[_Value, Any] = {body(*given, *numbers): g}
+    for op, inputs, attributes, out in reversed(steps.steps):
+        cotangent = found.pop(out, None)
+        if cotangent is None:
+            continue
+        wanted = tuple([type(x) is _Value and x.active for x in inputs])
+        values = tuple([x.value if type(x) is _Value else x for x in inputs])
+        avals = tuple([Aval(x.shape, x.dtype) if type(x) is _Value else None for x in inputs])
+        assert op.vjp_rule is not None, op.name
+        answer = op.vjp_rule(VjpContext(values, (out.value,), wanted, avals, attributes), cotangent)
+        for x, need, d in zip(inputs, wanted, answer if isinstance(answer, tuple) else (answer,), strict=True):
+            if need and d is not None:
+                d = sum_to(d, x.shape)
+                found[x] = found[x] + d if x in found else d
+    return tuple([found[x] for x, need in zip(given, needs, strict=True) if need])
