@@ -18,7 +18,8 @@ import numpy as np
 from tracejit.core.dtypes import DType, float32, float64
 
 __all__ = [
-    "TRIANGULAR_SYSTEMS", "Form", "Fused", "elementwise", "floating", "has_dtype", "install", "kernel", "repaying", "run_fused",
+    "MANY", "TRIANGULAR_SYSTEMS", "Form", "Fused", "elementwise", "floating", "has_dtype", "install", "kernel", "reduced_rows", "repaying",
+    "run_fused",
 ]  # fmt: skip
 
 Kernel = Callable[..., Any]
@@ -97,6 +98,24 @@ def elementwise(form: str, evaluate: Callable[[Any], Any], x: Any) -> Any:
         x = x.copy(order="K")
     out = np.empty_like(x)
     run(out, x, x.size)
+    return out
+
+
+MANY: Final = 1 << 12  # elements
+
+
+def reduced_rows(form: str, x: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
+    """What the kernel of a form makes of each row of an array of at least `MANY` elements, the last dimensions being `dims`; None for
+    other arrays.  Its order of additions is that of programs (loops/language.py, `Reduce`)."""
+    before = x.ndim - len(dims)
+    if x.size < MANY or not isinstance(x, np.ndarray) or dims != tuple(range(before, x.ndim)):
+        return None
+    run = floating(form, x)
+    if run is None:
+        return None
+    shape = x.shape[:before]
+    out = np.empty((*shape, *(1,) * len(dims)) if keepdim else shape, x.dtype)
+    run(out, x, out.size, x.size // out.size)
     return out
 
 

@@ -159,6 +159,7 @@ class Op:
     ufunc: Rule | None = (
         None  # a function of C's that does the same on operands of float32, float64 or int64; of a reduction, the `reduce` of one
     )
+    rows: str | None = None  # of a reduction: the form of the kernel that evaluates it on rows of large arrays (core/kernels.py)
     expansion: Rule | None = None
     lowering: Rule | None = None
     reducer: str | None = None

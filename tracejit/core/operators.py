@@ -36,6 +36,11 @@ class AbstractOperand(Abstract):
         raise NotImplementedError(type(self).__name__)
 
     @property
+    def _sizes(self) -> tuple[int, ...]:
+        """As of tensors (tensor/base.py)."""
+        return self.shape
+
+    @property
     def dtype(self) -> DType:
         raise NotImplementedError(type(self).__name__)
 

@@ -192,7 +192,7 @@ def glu(input: Any, dim: int = -1) -> Any:
     if input.ndim == 0:
         raise RuntimeError("glu(): does not support 0-dimensional tensors")
     at = normalise_dim("glu", dim, input.ndim)
-    size = input.shape[at]
+    size = input._sizes[at]
     if size % 2:
         raise RuntimeError(f"glu(): halving dimension must be even, but dimension {at} has size {size}")
     half = size // 2
@@ -229,7 +229,7 @@ def rrelu(input: Any, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: 
     lower, upper = settled(lower), settled(upper)
     if not training:
         return leaky_relu(input, (lower + upper) / 2, inplace)
-    slope = rand(tuple(input.shape), dtype=input.dtype) * (upper - lower) + lower
+    slope = rand(input._sizes, dtype=input.dtype) * (upper - lower) + lower
     return in_place_or_new(input, where(input > 0, input, input * slope), inplace)
 
 

@@ -169,7 +169,7 @@ def multi_head_attention_forward(
     q, k, v = _projected(query, key, value, weights, in_proj_bias)
     mask = _checked_mask(attn_mask, query.dtype, length, key.shape[0], batch * num_heads)
     padding = additive_mask("key_padding_mask", key_padding_mask, query.dtype)
-    if padding is not None and tuple(padding.shape) != (batch, key.shape[0]):
+    if padding is not None and padding._sizes != (batch, key.shape[0]):
         raise RuntimeError(f"key_padding_mask: expected shape {[batch, key.shape[0]]}, got {list(padding.shape)}")
     extra = 0
     if bias_k is not None and bias_v is not None:
@@ -256,7 +256,7 @@ def _checked_mask(mask: Any, dtype: Any, length: int, source: int, heads: int) -
     if mask.ndim not in (2, 3):
         raise RuntimeError(f"attn_mask's dimension {mask.ndim} is not supported")
     wanted = (length, source) if mask.ndim == 2 else (heads, length, source)
-    if tuple(mask.shape) != wanted:
+    if mask._sizes != wanted:
         raise RuntimeError(f"The shape of the {mask.ndim}D attn_mask is {mask.shape}, but should be {wanted}.")
     return reshape(mask, shape=(1, *wanted)) if mask.ndim == 2 else mask
 

@@ -102,7 +102,7 @@ def ctc_loss(
     steps, batch, _ = log_probs.shape
     inputs, wanted = _as_lengths(input_lengths), _as_lengths(target_lengths)
     for name, lengths in (("input_lengths", inputs), ("target_lengths", wanted)):
-        if tuple(lengths.shape) != (batch,):
+        if lengths._sizes != (batch,):
             raise RuntimeError(f"ctc_loss(): {name} must be of size batch_size ({batch}), got {list(lengths.shape)}")
     labels = _padded_targets(targets, wanted, batch)
     count = 2 * labels.shape[1] + 1

@@ -39,25 +39,25 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
         raise
     if ranks[0] == 0 or ranks[1] not in (1, 2):
         raise RuntimeError(
-            f"linear(): expected input with 1 or more and weight with 1 or 2 dimensions, got {list(input.shape)} and {list(weight.shape)}"
+            f"linear(): expected input with 1 or more and weight with 1 or 2 dimensions, got {list(input._sizes)} and {list(weight.shape)}"
         )
     inside = weight.shape[-1]
-    if input.shape[-1] != inside:
+    if input._sizes[-1] != inside:
         raise RuntimeError(
-            f"linear(): expected the last dimension of input to be {inside} (weight is {list(weight.shape)}), got {list(input.shape)}"
+            f"linear(): expected the last dimension of input to be {inside} (weight is {list(weight.shape)}), got {list(input._sizes)}"
         )
     if input.dtype is not weight.dtype:
         raise RuntimeError(
             f"linear(): expected input and weight to have one dtype, got {input.dtype.name} and {weight.dtype.name}; convert one, e.g. "
             f"input.to({weight.dtype.name}) or module.to({input.dtype.name})"
         )
-    lead = tuple(input.shape[:-1])
+    lead = tuple(input._sizes[:-1])
     outside = tuple(weight.shape[:-1])
     columns = permute(weight, dims=(1, 0)) if outside else reshape(weight, shape=(inside, 1))
     rows = input if input.ndim == 2 else input.reshape(product(lead), inside)  # one product of matrices, also for a batch of them
     dtype = input.dtype
     alike = bias is not None and bias.dtype is dtype and weight.dtype is dtype and dtype.is_floating_point
-    added = alike and outside and tuple(bias.shape) in ((), outside)
+    added = alike and outside and bias._sizes in ((), outside)
     out = addmm(bias, rows, columns) if added else matmul(rows, columns)
     if input.ndim != 2 or not outside:
         out = reshape(out, shape=lead + outside)
@@ -119,10 +119,10 @@ def embedding(
         raise renamed(error, "embedding", "index") from None
     if scale_grad_by_freq:
         share = 1.0 / indexing.index_select(_occurrences(input, weight), input, dim=0)
-        scaled = out * reshape(share, shape=(*input.shape, 1))
+        scaled = out * reshape(share, shape=(*input._sizes, 1))
         out = detach(out) + (scaled - detach(scaled))
     if padding_idx is not None:
-        out = where(reshape(input == padding_idx, shape=(*input.shape, 1)), detach(out), out)
+        out = where(reshape(input == padding_idx, shape=(*input._sizes, 1)), detach(out), out)
     return out
 
 
@@ -149,32 +149,32 @@ def embedding_bag(
         raise ValueError("mode has to be one of sum, mean or max")
     if per_sample_weights is not None and mode != "sum":
         raise NotImplementedError(f"embedding_bag: per_sample_weights is supported for mode='sum' only, got mode={mode!r}")
-    if per_sample_weights is not None and tuple(per_sample_weights.shape) != tuple(input.shape):
+    if per_sample_weights is not None and per_sample_weights._sizes != input._sizes:
         raise ValueError(
             f"embedding_bag: If per_sample_weights ({list(per_sample_weights.shape)}) is not None, then it must have the same shape as the "
-            f"input ({list(input.shape)})"
+            f"input ({list(input._sizes)})"
         )
     if input.ndim == 2:
         if offsets is not None:
             raise ValueError(
                 "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length sequences."
             )
-        bags, length = input.shape
+        bags, length = input._sizes
         bag = reshape(arange(0, 1, length=bags, dtype=int64), shape=(bags, 1)).expand(bags, length).reshape(bags * length)
     elif input.ndim == 1:
         if offsets is None or offsets.ndim != 1:
             raise ValueError("offsets has to be a 1D Tensor for an input of one dimension")
         bags = offsets.shape[0] - bool(include_last_offset)
-        positions = reshape(arange(0, 1, length=input.shape[0], dtype=int64), shape=(input.shape[0], 1))
+        positions = reshape(arange(0, 1, length=input._sizes[0], dtype=int64), shape=(input._sizes[0], 1))
         started = cast(positions >= slice_(offsets, dim=0, start=0, stop=bags, step=1), dtype=int64)
         bag = primitives.sum_(started, dims=(1,), keepdim=False) - 1
     else:
         raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.ndim}")
-    flat = input.reshape(product(input.shape))
+    flat = input.reshape(product(input._sizes))
     rows = embedding(flat, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq)
     if per_sample_weights is not None:
         rows = rows * reshape(per_sample_weights, shape=(flat.shape[0], 1))
-    counted = full(1, shape=tuple(flat.shape), dtype=weight.dtype)
+    counted = full(1, shape=flat._sizes, dtype=weight.dtype)
     if padding_idx is not None:
         kept = flat != padding_idx % weight.shape[0]
         counted = cast(kept, dtype=weight.dtype)
@@ -197,7 +197,7 @@ def _largest_of_bags(rows: Any, bag: Any, counted: Any, sizes: Any, bags: int) -
 
 def _occurrences(input: Any, weight: Any) -> Any:
     """How often each row is looked up."""
-    count = product(input.shape)
+    count = product(input._sizes)
     ones = full(1, shape=(count,), dtype=weight.dtype)
     return indexing.index_add(full(0, shape=(weight.shape[0],), dtype=weight.dtype), input.reshape(count), ones, dim=0)
 
@@ -220,7 +220,7 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Any:
         if not tensor.numel():
             raise RuntimeError("one_hot(): cannot infer the number of classes from an empty tensor; pass num_classes")
         num_classes = int(primitives.amax(tensor, dims=tuple(range(tensor.ndim)), keepdim=False).item()) + 1
-    shape = tuple(tensor.shape)
+    shape = tensor._sizes
     zeros = full(0, shape=(*shape, num_classes), dtype=int64)
     ones = full(1, shape=(*shape, 1), dtype=int64)
     try:

@@ -25,7 +25,7 @@ from tracejit.ops.creation import arange, full
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import maximum, minimum, where
 from tracejit.ops.elementwise.logarithmic import xlogy
-from tracejit.ops.elementwise.mathematics import abs_, exp, log, log1p
+from tracejit.ops.elementwise.mathematics import abs_, exp, log
 from tracejit.ops.movement.views import expand, reshape
 from tracejit.ops.public.keywords import of_tensors
 from tracejit.ops.public.reduce import all_
@@ -42,7 +42,7 @@ __all__ = [
 
 def _warn_of_broadcasting(input: Any, target: Any) -> None:
     """Warn where the sizes differ: each element is then compared with many, which is nearly always a mistake."""
-    if tuple(input.shape) != tuple(target.shape):
+    if input._sizes != target._sizes:
         warn(
             f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). This will likely lead to "
             "incorrect results due to broadcasting. Please ensure they have the same size."
@@ -76,7 +76,7 @@ def _averaged(name: str, loss: Any, weight: Any, reduction: str) -> Any:
     weighted = loss * weight
     if reduction != "mean":
         return reduced(name, weighted, reduction)
-    return sum_of_all(weighted) / sum_of_all(expand(weight, shape=tuple(weighted.shape)))
+    return sum_of_all(weighted) / sum_of_all(expand(weight, shape=weighted._sizes))
 
 
 @in_float32
@@ -126,11 +126,11 @@ def cross_entropy(
         and label_smoothing == 0.0
         and target.dtype is int64
         and reduction in ("none", "sum", "mean")
-        and input.shape[axis]
+        and input._sizes[axis]
     ):
         return entropy(input, target, dim=axis, ignored=ignore_index, reduction=reduction)[0]
     logp = log_softmax(input, axis)
-    if tuple(target.shape) == tuple(input.shape):
+    if target._sizes == input._sizes:
         return _against_probabilities(logp, target, weight, axis, reduction, label_smoothing)
     if label_smoothing == 0.0:
         return _negative_log_likelihood("cross_entropy", logp, target, weight, axis, ignore_index, reduction)
@@ -142,26 +142,26 @@ def _class_axis(name: str, input: Any, target: Any, weight: Any) -> int:
     if input.ndim == 0:
         raise RuntimeError(f"{name}(): expected input to have at least 1 dimension (the classes), got a 0-dimensional tensor")
     axis = 0 if input.ndim == 1 else 1
-    shape = tuple(input.shape)
+    shape = input._sizes
     without = shape[:axis] + shape[axis + 1 :]
-    if name == "cross_entropy" and tuple(target.shape) == shape:
+    if name == "cross_entropy" and target._sizes == shape:
         if not target.dtype.is_floating_point:
             raise RuntimeError(
                 f"cross_entropy(): expected floating-point target for class probabilities (same shape as input), got {target.dtype.name}"
             )
-    elif axis and target.shape[:1] != shape[:1]:
+    elif axis and target._sizes[:1] != shape[:1]:
         raise ValueError(
-            f"{name}(): Expected input batch_size ({shape[0]}) to match target batch_size ({target.shape[0] if target.ndim else 0})."
+            f"{name}(): Expected input batch_size ({shape[0]}) to match target batch_size ({target._sizes[0] if target.ndim else 0})."
         )
-    elif tuple(target.shape) != without:
+    elif target._sizes != without:
         raise RuntimeError(
-            f"{name}(): expected target of shape {list(without)} for input of shape {list(shape)}, got {list(target.shape)}"
+            f"{name}(): expected target of shape {list(without)} for input of shape {list(shape)}, got {list(target._sizes)}"
         )
     elif target.dtype.name not in ("int64", "uint8"):
         raise RuntimeError(
             f"{name}(): expected target of class indices to be int64, got {target.dtype.name}; convert it with .long()"
         )
-    if weight is not None and tuple(weight.shape) != (shape[axis],):
+    if weight is not None and weight._sizes != (shape[axis],):
         raise RuntimeError(
             f"{name}(): expected weight to have one element for each of the {shape[axis]} classes, got shape {list(weight.shape)}"
         )
@@ -170,7 +170,7 @@ def _class_axis(name: str, input: Any, target: Any, weight: Any) -> int:
 
 def _pick(values: Any, target: Any, axis: int) -> Any:
     """values[..., target, ...] along `axis`: one value for each target."""
-    shape = tuple(target.shape)
+    shape = target._sizes
     picked = indexing.gather(values, reshape(target, shape=(*shape[:axis], 1, *shape[axis:])), dim=axis)
     return reshape(picked, shape=shape)
 
@@ -235,23 +235,16 @@ def binary_cross_entropy_with_logits(
 
     pos_weight multiplies the first term.  Raises ValueError unless target has the shape of input."""
     _same_shape("binary_cross_entropy_with_logits", input, target)
-    log_likelihood = logsigmoid(input)
-    if pos_weight is not None:
-        log_likelihood = log_likelihood * ((pos_weight - 1.0) * target + 1.0)
-    loss = (1.0 - target) * input - log_likelihood
+    if pos_weight is None:
+        loss = pointwise.logistic_loss(input, target)
+    else:
+        loss = (1.0 - target) * input - logsigmoid(input) * ((pos_weight - 1.0) * target + 1.0)
     return reduced("binary_cross_entropy_with_logits", _weighted(loss, weight), reduction)
 
 
 def _same_shape(name: str, input: Any, target: Any) -> None:
-    if tuple(input.shape) != tuple(target.shape):
-        raise ValueError(f"{name}(): expected target to have the shape of input, {list(input.shape)}, got {list(target.shape)}")
-
-
-def _bounded_log(x: Any, logarithm: Any) -> Any:
-    """logarithm(x), at least -100; the gradient of the bound is 0."""
-    value = logarithm(x)
-    low = value <= -100.0
-    return where(low, -100.0, logarithm(where(low, 0.5 if logarithm is log else -0.5, x)))
+    if input._sizes != target._sizes:
+        raise ValueError(f"{name}(): expected target to have the shape of input, {list(input._sizes)}, got {list(target._sizes)}")
 
 
 @in_float32
@@ -269,8 +262,7 @@ def binary_cross_entropy(input: Any, target: Any, weight: Any = None, *, reducti
     for name, x in (("input", input), ("target", target)):
         if not all_((x >= 0) & (x <= 1)):
             raise RuntimeError(f"binary_cross_entropy(): all elements of {name} should be between 0 and 1")
-    loss = (target - 1.0) * _bounded_log(-input, log1p) - target * _bounded_log(input, log)
-    return reduced("binary_cross_entropy", _weighted(loss, weight), reduction)
+    return reduced("binary_cross_entropy", _weighted(pointwise.binary_entropy(input, target), weight), reduction)
 
 
 @in_float32
@@ -294,7 +286,7 @@ def poisson_nll_loss(
     input: Any, target: Any, *, log_input: bool = True, full: bool = False, eps: float = 1e-8, reduction: str = "mean"
 ) -> Any:
     """exp(input) - target * input for a logarithmic rate, input - target * log(input + eps) otherwise; `full` adds Stirling's term."""
-    loss = exp(input) - target * input if log_input else input - target * log(input + eps)
+    loss = pointwise.poisson(input, target) if log_input else input - target * log(input + eps)
     if full:
         large = target > 1
         safe = where(large, target, 2.0)
@@ -312,7 +304,7 @@ def gaussian_nll_loss(
     `full` adds 0.5 * log(2 pi)."""
     if not hasattr(var, "shape"):
         raise TypeError(f"gaussian_nll_loss(): expected var to be a Tensor, got {var.__class__.__name__}")
-    if tuple(var.shape) == tuple(input.shape[:-1]) and var.ndim != input.ndim:
+    if var._sizes == tuple(input._sizes[:-1]) and var.ndim != input.ndim:
         var = reshape(var, shape=(*var.shape, 1))
     limited = var + (maximum(var, eps) - var).detach()
     difference = input - target
@@ -326,22 +318,21 @@ def gaussian_nll_loss(
 @in_positions("input", "target", "margin", "size_average", "reduce", "reduction")
 def hinge_embedding_loss(input: Any, target: Any, *, margin: float = 1.0, reduction: str = "mean") -> Any:
     """input where target is 1, max(0, margin - input) where it is -1."""
-    loss = where(target != 1, (margin - input).clamp(0), 0.0) + where(target != -1, input, 0.0)
-    return reduced("hinge_embedding_loss", loss, reduction)
+    return reduced("hinge_embedding_loss", pointwise.hinge(input, target, margin), reduction)
 
 
 @in_float32
 @in_positions("input", "target", "size_average", "reduce", "reduction")
 def soft_margin_loss(input: Any, target: Any, *, reduction: str = "mean") -> Any:
     """log(1 + exp(-target * input)) for targets 1 and -1."""
-    return reduced("soft_margin_loss", log1p(exp(-target * input)), reduction)
+    return reduced("soft_margin_loss", pointwise.soft_margin(input, target), reduction)
 
 
 @in_float32
 @in_positions("input1", "input2", "target", "margin", "size_average", "reduce", "reduction")
 def margin_ranking_loss(input1: Any, input2: Any, target: Any, *, margin: float = 0.0, reduction: str = "mean") -> Any:
     """max(0, -target * (input1 - input2) + margin) for targets 1 and -1."""
-    return reduced("margin_ranking_loss", _at_least_zero(-target * (input1 - input2) + margin), reduction)
+    return reduced("margin_ranking_loss", pointwise.margin_ranking(input1, input2, target, margin), reduction)
 
 
 def _at_least_zero(x: Any) -> Any:
@@ -359,16 +350,16 @@ def multi_margin_loss(
         raise ValueError(f"multi_margin_loss(): only p == 1 and p == 2 supported, got {p}")
     if input.ndim == 0:
         input = reshape(input, shape=(1,))
-    if input.ndim == 1 and tuple(target.shape) == (1,):
+    if input.ndim == 1 and target._sizes == (1,):
         target = reshape(target, shape=())
     axis = _class_axis("multi_margin_loss", input, target, weight)
-    shape = (*target.shape, 1)
+    shape = (*target._sizes, 1)
     position = reshape(target, shape=shape)
     excess = _at_least_zero(margin - indexing.gather(input, position, dim=axis) + input)
     excess = excess if p == 1 else excess * excess
     if weight is not None:
         excess = excess * reshape(indexing.index_select(weight, target, dim=0), shape=shape)
-    classes = input.shape[axis]
+    classes = input._sizes[axis]
     others = position != arange(0, 1, length=classes, dtype=target.dtype)
     loss = primitives.sum_(where(others, excess, 0.0), dims=(axis,), keepdim=False) / float(classes)
     return reduced("multi_margin_loss", loss, reduction)
@@ -446,10 +437,10 @@ def multilabel_margin_loss(input: Any, target: Any, *, reduction: str = "mean") 
 
     target: int64 of the shape of `input`, the labels of each sample, ended by -1.  Raises
     RuntimeError for other shapes."""
-    if input.ndim not in (1, 2) or tuple(target.shape) != tuple(input.shape):
+    if input.ndim not in (1, 2) or target._sizes != input._sizes:
         raise RuntimeError(
-            f"multilabel_margin_loss(): expected scores (C,) or (N, C) and targets of that shape, got {list(input.shape)} and "
-            f"{list(target.shape)}"
+            f"multilabel_margin_loss(): expected scores (C,) or (N, C) and targets of that shape, got {list(input._sizes)} and "
+            f"{list(target._sizes)}"
         )
     scores, labels = (input, target) if input.ndim == 2 else (input.unsqueeze(0), target.unsqueeze(0))
     batch, classes = scores.shape

@@ -65,7 +65,7 @@ def rms_norm(input: Any, normalized_shape: int | Sequence[int], weight: Any = No
     dims = trailing_dims("rms_norm", input, normalized_shape, weight, None)
     if eps is None:
         eps = EPSILON[input.dtype]
-    square = primitives.sum_(input * input, dims=dims, keepdim=True) / float_product(input.shape[d] for d in dims)
+    square = primitives.sum_(input * input, dims=dims, keepdim=True) / float_product(input._sizes[d] for d in dims)
     out = _affine(input * rsqrt(square + eps), weight, None)
     return out if out.dtype is input.dtype else cast(out, dtype=input.dtype)
 
@@ -75,23 +75,23 @@ def rms_norm(input: Any, normalized_shape: int | Sequence[int], weight: Any = No
 def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
     """Zero mean and unit variance within each of `num_groups` groups of channels of an (N, C, ...) input; weight and bias of shape (C,)."""
     if input.ndim < 2:
-        raise RuntimeError(f"group_norm(): expected at least 2 dimensions, got shape {list(input.shape)}")
-    batch, channels = input.shape[:2]
+        raise RuntimeError(f"group_norm(): expected at least 2 dimensions, got shape {list(input._sizes)}")
+    batch, channels = input._sizes[:2]
     if num_groups < 1 or channels % num_groups:
         raise RuntimeError(
             f"group_norm(): expected the number of channels, {channels}, to be divisible by num_groups, got {num_groups}"
         )
     _per_channel("group_norm", channels, weight=weight, bias=bias)
     same_dtype("group_norm", input, weight=weight, bias=bias)
-    groups = input.reshape(batch, num_groups, product(input.shape[1:]) // num_groups)
+    groups = input.reshape(batch, num_groups, product(input._sizes[1:]) // num_groups)
     deviation, _, variance = _moments(groups, (2,))
-    out = (deviation * rsqrt(variance + eps)).reshape(tuple(input.shape))
+    out = (deviation * rsqrt(variance + eps)).reshape(input._sizes)
     return _affine(out, _channelwise(weight, input.ndim), _channelwise(bias, input.ndim))
 
 
 def _per_channel(name: str, channels: int, **vectors: Any) -> None:
     for argument, value in vectors.items():
-        if value is not None and tuple(value.shape) != (channels,):
+        if value is not None and value._sizes != (channels,):
             wanted = f"expected {argument} to be a vector of {channels} elements (the channels of input)"
             raise RuntimeError(f"{name}(): {wanted}, got shape {list(value.shape)}")
 
@@ -119,18 +119,18 @@ def batch_norm(
     the variance unbiased; an empty batch changes
     nothing.  Raises ValueError for a batch of one value per channel in training."""
     same_dtype("batch_norm", input, weight=weight, bias=bias)
-    if 0 in input.shape:
+    if 0 in input._sizes:
         return clone(input)
     if input.ndim < 2:
-        raise RuntimeError(f"batch_norm(): expected at least 2 dimensions, got shape {list(input.shape)}")
-    channels = input.shape[1]
+        raise RuntimeError(f"batch_norm(): expected at least 2 dimensions, got shape {list(input._sizes)}")
+    channels = input._sizes[1]
     _per_channel("batch_norm", channels, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     dims = (0, *range(2, input.ndim))
-    count = product(input.shape[d] for d in dims)
+    count = product(input._sizes[d] for d in dims)
     if training:
         if count == 1:
             raise ValueError(
-                f"batch_norm(): expected more than 1 value per channel when training, got input size {list(input.shape)}"
+                f"batch_norm(): expected more than 1 value per channel when training, got input size {list(input._sizes)}"
             )
         out, mean, variance = normalised_batch(input, weight, bias, eps=float(eps))
         with no_grad():
@@ -146,7 +146,7 @@ def batch_norm(
 def _update(running: Any, batch: Any, momentum: float) -> None:
     if running is not None:
         with no_grad():
-            running.copy_(running * (1.0 - momentum) + reshape(batch, shape=tuple(running.shape)) * momentum)
+            running.copy_(running * (1.0 - momentum) + reshape(batch, shape=running._sizes) * momentum)
 
 
 @of_tensors
@@ -167,14 +167,14 @@ def instance_norm(
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     if input.ndim < 3:
-        raise RuntimeError(f"instance_norm(): expected at least 3 dimensions, got shape {list(input.shape)}")
-    batch, channels = input.shape[:2]
+        raise RuntimeError(f"instance_norm(): expected at least 3 dimensions, got shape {list(input._sizes)}")
+    batch, channels = input._sizes[:2]
     _per_channel("instance_norm", channels, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     dims = tuple(range(2, input.ndim))
-    count = product(input.shape[d] for d in dims)
+    count = product(input._sizes[d] for d in dims)
     if count == 1:
         raise ValueError(
-            f"instance_norm(): expected more than 1 spatial element when training, got input size {list(input.shape)}"
+            f"instance_norm(): expected more than 1 spatial element when training, got input size {list(input._sizes)}"
         )
     deviation, mean, variance = _moments(input, dims)
     for running, statistic in ((running_mean, mean), (running_var, variance * (count / max(count - 1, 1)))):
@@ -187,10 +187,10 @@ def instance_norm(
 def local_response_norm(input: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Any:
     """input / (k + alpha * mean of squares over `size` neighbouring channels) ** beta; channels are dimension 1."""
     if input.ndim < 3:
-        raise ValueError(f"local_response_norm(): expected at least 3 dimensions, got shape {list(input.shape)}")
+        raise ValueError(f"local_response_norm(): expected at least 3 dimensions, got shape {list(input._sizes)}")
     rest = (0,) * (input.ndim - 2)
     square = pad(input * input, 0.0, low=(0, size // 2, *rest), high=(0, (size - 1) // 2, *rest))
-    total, channels = None, input.shape[1]
+    total, channels = None, input._sizes[1]
     for offset in range(size):
         part = slice_(square, dim=1, start=offset, stop=offset + channels, step=1)
         total = part if total is None else total + part
@@ -212,7 +212,7 @@ def normalize(input: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out:
 @rounds_once
 def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
     """The cosine of the angle between x1 and x2 (which broadcast) along `dim`; each norm is at least eps."""
-    shape = broadcast_shapes("cosine_similarity", tuple(x1.shape), tuple(x2.shape))
+    shape = broadcast_shapes("cosine_similarity", x1._sizes, x2._sizes)
     dims = (normalise_dim("cosine_similarity", dim, len(shape)),) if shape else ()
     dtype = common_dtype((x1, x2), Promotion.FLOAT)
     first, second = (expand(x if x.dtype is dtype else cast(x, dtype=dtype), shape=shape) for x in (x1, x2))

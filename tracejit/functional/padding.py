@@ -23,7 +23,7 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
     sizes = tuple([integer("pad", "pad", p) for p in pad])
     if len(sizes) % 2 or len(sizes) > 2 * input.ndim:
         raise RuntimeError(
-            f"pad(): expected an even number of sizes, at most {2 * input.ndim} for shape {list(input.shape)}, got {list(sizes)}"
+            f"pad(): expected an even number of sizes, at most {2 * input.ndim} for shape {list(input._sizes)}, got {list(sizes)}"
         )
     pairs = [(sizes[i], sizes[i + 1]) for i in range(0, len(sizes), 2)]
     if mode == "constant":
@@ -40,7 +40,7 @@ def _repeated(input: Any, pairs: list[tuple[int, int]], mode: str) -> Any:
     for i, (before, after) in enumerate(pairs):
         if before or after:
             dim = input.ndim - 1 - i
-            size = input.shape[dim]
+            size = input._sizes[dim]
             _check_fits(mode, size, before, after)
             if min(before, after) < 0:
                 out = indexing.index_select(out, indexing.constant_index(_positions(mode, size, before, after)), dim=dim)

@@ -199,7 +199,7 @@ def recurrent(
     mode: "RNN_TANH", "RNN_RELU", "LSTM" or "GRU".  input: (T, N, inputs), or for packed sequences (sum of batch_sizes, inputs).  state:
     tensors (layers * directions, N, ...).  weights: by layer and direction.  dropout_p: between layers, in training.
     lengths: of padded sequences, int64 (N,), where `runs_padded`; outputs behind their ends are any numbers."""
-    if input.shape[0] == 0:
+    if input._sizes[0] == 0:
         raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
     # PyTorch's LSTM is one kernel, which autocast lowers; of the others it lowers the products
     network = _lowered_network if mode == "LSTM" else _network
@@ -218,7 +218,7 @@ def _network(
 ) -> tuple[Any, State]:
     last: list[State] = []
     x = input
-    order = None if lengths is None else _SequenceOrder(lengths, input.shape[0], len(weights[0]) > 1)
+    order = None if lengths is None else _SequenceOrder(lengths, input._sizes[0], len(weights[0]) > 1)
     for number, directions in enumerate(weights):
         if number and dropout_p and training:
             x = dropout(x, dropout_p, True)
@@ -271,7 +271,7 @@ def cell(name: str, mode: str, input: Any, hx: Any, sizes: tuple[int, int], weig
         if any(s.dim() not in (1, 2) for s in state):
             raise ValueError(f"{name}: Expected hidden to be 1D or 2D")
         state = state if batched else tuple([s.unsqueeze(0) for s in state])
-        if any(tuple(s.shape) != (x.shape[0], hidden_size) for s in state):
+        if any(s._sizes != (x.shape[0], hidden_size) for s in state):
             found = [list(s.shape) for s in state]
             raise RuntimeError(f"{name}: expected hidden of shape {[x.shape[0], hidden_size]}, got {found}")
     weights = (*weights, None)  # no projection of the state

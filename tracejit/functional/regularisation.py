@@ -37,7 +37,7 @@ def _dropped(name: str, input: Any, shape: tuple[int, ...], p: float, training: 
 @of_tensors
 def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
     """In training each element is zeroed with probability p and the others scaled by 1 / (1 - p).  Raises ValueError unless 0 <= p <= 1."""
-    return _dropped("dropout", input, tuple(input.shape), p, training, inplace)
+    return _dropped("dropout", input, input._sizes, p, training, inplace)
 
 
 def _channels_dropped(name: str, dims: int, input: Any, p: float, training: bool, inplace: bool) -> Any:
@@ -49,7 +49,7 @@ def _channels_dropped(name: str, dims: int, input: Any, p: float, training: bool
     rank = input.ndim
     if rank not in (dims + 1, dims + 2):
         if dims == 1 or rank < 2:
-            raise RuntimeError(f"{name}(): expected input of {dims + 1} or {dims + 2} dimensions, got shape {list(input.shape)}")
+            raise RuntimeError(f"{name}(): expected input of {dims + 1} or {dims + 2} dimensions, got shape {list(input._sizes)}")
         warn(f"{name}(): input of {rank} dimensions is deprecated; use dropout(), or give it {dims + 2} dimensions")
     elif dims == 2 and rank == 3:
         warn(
@@ -57,7 +57,7 @@ def _channels_dropped(name: str, dims: int, input: Any, p: float, training: bool
             "unsqueeze(0) for (C, H, W)"
         )
     lead = 2 if dims == 2 or rank == dims + 2 else 1
-    return _dropped(name, input, (*input.shape[:lead], *(1,) * (rank - lead)), p, training, inplace)
+    return _dropped(name, input, (*input._sizes[:lead], *(1,) * (rank - lead)), p, training, inplace)
 
 
 @of_tensors
@@ -95,10 +95,10 @@ def _alpha_dropped(name: str, input: Any, shape: tuple[int, ...], p: float, trai
 @of_tensors
 def alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
     """Dropout that keeps mean and variance of self-normalising (selu) networks: Klambauer et al. (2017), section "dropout"."""
-    return _alpha_dropped("alpha_dropout", input, tuple(input.shape), p, training, inplace)
+    return _alpha_dropped("alpha_dropout", input, input._sizes, p, training, inplace)
 
 
 @of_tensors
 def feature_alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
     """alpha_dropout of whole channels of an (N, C, ...) input."""
-    return _alpha_dropped("feature_alpha_dropout", input, (*input.shape[:2], *(1,) * (input.ndim - 2)), p, training, inplace)
+    return _alpha_dropped("feature_alpha_dropout", input, (*input._sizes[:2], *(1,) * (input.ndim - 2)), p, training, inplace)

@@ -56,10 +56,10 @@ def interpolate(
     rank = input.ndim - 2
     if rank not in (1, 2, 3):
         raise NotImplementedError(
-            f"interpolate(): only 3D, 4D and 5D input is supported, got {input.ndim}D of shape {list(input.shape)}"
+            f"interpolate(): only 3D, 4D and 5D input is supported, got {input.ndim}D of shape {list(input._sizes)}"
         )
     if mode not in ("nearest", "nearest-exact", "area") and _SMOOTH.get(mode) != rank:
-        raise NotImplementedError(f"interpolate(): mode {mode!r} does not exist for an input of shape {list(input.shape)}")
+        raise NotImplementedError(f"interpolate(): mode {mode!r} does not exist for an input of shape {list(input._sizes)}")
     if align_corners is not None and mode not in _SMOOTH:
         raise ValueError(f"interpolate(): align_corners applies to the linear modes and 'bicubic' only, not to {mode!r}")
     if (size is None) == (scale_factor is None):
@@ -68,7 +68,7 @@ def interpolate(
         raise ValueError(
             "interpolate(): Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input"
         )
-    spatial = tuple(input.shape[2:])
+    spatial = tuple(input._sizes[2:])
     size, scale_factor = settled(size), settled(scale_factor)
     repeats = [0] * rank  # of elements, where no position is rounded
     if size is not None:
@@ -101,7 +101,7 @@ def interpolate(
 
 def _each_repeated(x: Any, dim: int, times: int) -> Any:
     """Each element so many times."""
-    shape = tuple(x.shape)
+    shape = x._sizes
     spread = x.unsqueeze(dim + 1).expand(*shape[: dim + 1], times, *shape[dim + 1 :])
     return spread.reshape(*shape[:dim], shape[dim] * times, *shape[dim + 1 :])
 
@@ -179,12 +179,12 @@ def unfold(input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, st
 
     Raises RuntimeError for other ranks."""
     if input.ndim not in (3, 4):
-        raise RuntimeError(f"unfold(): expected an input of 3 or 4 dimensions, got shape {list(input.shape)}")
+        raise RuntimeError(f"unfold(): expected an input of 3 or 4 dimensions, got shape {list(input._sizes)}")
     size, spread, border, step = (
         per_dimension("unfold", what, value, 2)
         for what, value in (("kernel_size", kernel_size), ("dilation", dilation), ("padding", padding), ("stride", stride))
     )
-    images = input.reshape(1, *input.shape) if input.ndim == 3 else input
+    images = input.reshape(1, *input._sizes) if input.ndim == 3 else input
     patches = windows(padded(images, border, border, 0.0), 2, size, step, spread)
     batch, channels, rows, columns = patches.shape[:4]
     out = permute(patches, dims=(0, 1, 4, 5, 2, 3)).reshape(batch, channels * product(size), rows * columns)
@@ -198,21 +198,21 @@ def fold(input: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padd
 
     Raises RuntimeError for sizes that do not fit."""
     if input.ndim not in (2, 3):
-        raise RuntimeError(f"fold(): expected an input of 2 or 3 dimensions, got shape {list(input.shape)}")
+        raise RuntimeError(f"fold(): expected an input of 2 or 3 dimensions, got shape {list(input._sizes)}")
     target, size, spread, border, step = (
         per_dimension("fold", what, value, 2)
         for what, value in (
             ("output_size", output_size), ("kernel_size", kernel_size), ("dilation", dilation), ("padding", padding), ("stride", stride),
         )
     )  # fmt: skip
-    columns = input.reshape(1, *input.shape) if input.ndim == 2 else input
+    columns = input.reshape(1, *input._sizes) if input.ndim == 2 else input
     wide = tuple(n + 2 * p for n, p in zip(target, border, strict=True))
     positions = tuple((n - d * (k - 1) - 1) // s + 1 for n, k, d, s in zip(wide, size, spread, step, strict=True))
     area = product(size)
     if columns.shape[1] % area or min(positions) < 1 or columns.shape[2] != product(positions):
         raise RuntimeError(
             f"fold(): expected an input of shape (N, C * {area}, {product(positions)}) for output_size {list(target)} and kernel_size "
-            f"{list(size)}, got {list(input.shape)}"
+            f"{list(size)}, got {list(input._sizes)}"
         )
     batch, channels = columns.shape[0], columns.shape[1] // area
     patches = permute(columns.reshape(batch, channels, *size, *positions), dims=(0, 1, 4, 5, 2, 3))
@@ -228,13 +228,13 @@ def channel_shuffle(input: Any, groups: int) -> Any:
     """The channels (dimension 1), thought of as (groups, n), in the order (n, groups).
 
     Raises RuntimeError where the channels are no multiple of groups."""
-    if input.ndim < 3 or groups < 1 or input.shape[1] % groups:
+    if input.ndim < 3 or groups < 1 or input._sizes[1] % groups:
         raise RuntimeError(
-            f"channel_shuffle(): expected (N, C, ...) with C divisible by groups, {groups}, got shape {list(input.shape)}"
+            f"channel_shuffle(): expected (N, C, ...) with C divisible by groups, {groups}, got shape {list(input._sizes)}"
         )
-    batch, channels, *rest = input.shape
+    batch, channels, *rest = input._sizes
     parts = input.reshape(batch, groups, channels // groups, *rest)
-    return permute(parts, dims=(0, 2, 1, *range(3, parts.ndim))).reshape(tuple(input.shape))
+    return permute(parts, dims=(0, 2, 1, *range(3, parts.ndim))).reshape(input._sizes)
 
 
 @of_tensors
@@ -263,11 +263,11 @@ def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
 
     Raises RuntimeError where the channels are no multiple of r * r."""
     r = upscale_factor
-    if input.ndim < 3 or r < 1 or input.shape[-3] % (r * r):
-        raise RuntimeError(f"pixel_shuffle(): expected a number of channels divisible by {r * r}, got shape {list(input.shape)}")
+    if input.ndim < 3 or r < 1 or input._sizes[-3] % (r * r):
+        raise RuntimeError(f"pixel_shuffle(): expected a number of channels divisible by {r * r}, got shape {list(input._sizes)}")
     if r == 1:
         return clone(input)  # of which the rest would give a view
-    *lead, channels, height, width = input.shape
+    *lead, channels, height, width = input._sizes
     n = len(lead)
     blocks = input.reshape(*lead, channels // (r * r), r, r, height, width)
     return permute(blocks, dims=(*range(n + 1), n + 3, n + 1, n + 4, n + 2)).reshape(
@@ -279,11 +279,11 @@ def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
 def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
     """(*, C, H * r, W * r) as (*, C * r * r, H, W) with r = downscale_factor: the inverse of pixel_shuffle."""
     r = downscale_factor
-    if input.ndim < 3 or r < 1 or input.shape[-2] % r or input.shape[-1] % r:
-        raise RuntimeError(f"pixel_unshuffle(): expected height and width divisible by {r}, got shape {list(input.shape)}")
+    if input.ndim < 3 or r < 1 or input._sizes[-2] % r or input._sizes[-1] % r:
+        raise RuntimeError(f"pixel_unshuffle(): expected height and width divisible by {r}, got shape {list(input._sizes)}")
     if r == 1:
         return clone(input)  # of which the rest would give a view
-    *lead, channels, height, width = input.shape
+    *lead, channels, height, width = input._sizes
     n = len(lead)
     blocks = input.reshape(*lead, channels, height // r, r, width // r, r)
     return permute(blocks, dims=(*range(n + 1), n + 2, n + 4, n + 1, n + 3)).reshape(

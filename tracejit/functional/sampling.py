@@ -35,15 +35,15 @@ __all__ = ["affine_grid", "grid_sample", "gumbel_softmax"]
 def gumbel_softmax(logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Any:
     """softmax((logits + Gumbel noise) / tau) along `dim`; with `hard` one-hot in value, with the gradient of the soft one."""
     tiny = sys.float_info.min if logits.dtype.name == "float64" else 2.0**-126
-    uniform = rand(tuple(logits.shape), dtype=logits.dtype)
+    uniform = rand(logits._sizes, dtype=logits.dtype)
     noise = -log(-log(where(uniform == 0, tiny, uniform)))
     soft = softmax((logits + noise) / tau, dim)
     if not hard:
         return soft
     at = normalise_dim("gumbel_softmax", dim, soft.ndim)
     best = primitives.argmax(detach(soft), dim=at, keepdim=True)
-    ones = full(1, shape=tuple(best.shape), dtype=soft.dtype)
-    one_hot = indexing.scatter(full(0, shape=tuple(soft.shape), dtype=soft.dtype), best, ones, dim=at)
+    ones = full(1, shape=best._sizes, dtype=soft.dtype)
+    one_hot = indexing.scatter(full(0, shape=soft._sizes, dtype=soft.dtype), best, ones, dim=at)
     return one_hot - detach(soft) + soft
 
 
@@ -52,7 +52,7 @@ def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = No
     """The positions (N, H, W, 2) that the affine maps theta (N, 2, 3) send an image of `size` (N, C, H, W) to; or (N, D, H, W, 3) for three
     dimensions, theta (N, 3, 4).  Raises ValueError for other shapes."""
     rank = len(size) - 2
-    if rank not in (2, 3) or tuple(theta.shape) != (size[0], rank, rank + 1):
+    if rank not in (2, 3) or theta._sizes != (size[0], rank, rank + 1):
         raise ValueError(
             f"affine_grid(): expected theta of shape (N, 2, 3) for size (N, C, H, W), or (N, 3, 4) for (N, C, D, H, W), got "
             f"{list(theta.shape)} and {list(size)}"
@@ -102,9 +102,9 @@ def grid_sample(
     rank = input.ndim - 2
     if mode not in ("bilinear", "nearest") or padding_mode not in ("zeros", "border", "reflection"):
         raise ValueError(f"grid_sample(): mode {mode!r} with padding_mode {padding_mode!r} is not supported")
-    if rank not in (2, 3) or grid.ndim != rank + 2 or grid.shape[-1] != rank or grid.shape[0] != input.shape[0]:
-        raise ValueError(f"grid_sample(): input of shape {list(input.shape)} and grid {list(grid.shape)} do not fit together")
-    sizes, batch, channels = tuple(input.shape[2:]), input.shape[0], input.shape[1]
+    if rank not in (2, 3) or grid.ndim != rank + 2 or grid.shape[-1] != rank or grid.shape[0] != input._sizes[0]:
+        raise ValueError(f"grid_sample(): input of shape {list(input._sizes)} and grid {list(grid.shape)} do not fit together")
+    sizes, batch, channels = tuple(input._sizes[2:]), input._sizes[0], input._sizes[1]
     inner = tuple(grid.shape[1:-1])
     at = []
     for i in range(rank):  # the last coordinate of the grid is that of the first spatial dimension

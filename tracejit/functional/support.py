@@ -109,12 +109,12 @@ def trailing_dims(name: str, input: Any, normalized_shape: int | Sequence[int], 
     shape = tuple([integer(name, "normalized_shape", size) for size in given])
     if not shape:
         raise RuntimeError(f"{name}(): expected normalized_shape to have at least one dimension, got []")
-    if tuple(input.shape[-len(shape) :]) != shape:
+    if tuple(input._sizes[-len(shape) :]) != shape:
         raise RuntimeError(
-            f"{name}(): expected input with trailing sizes {list(shape)} (normalized_shape), got shape {list(input.shape)}"
+            f"{name}(): expected input with trailing sizes {list(shape)} (normalized_shape), got shape {list(input._sizes)}"
         )
     for argument, value in (("weight", weight), ("bias", bias)):
-        if value is not None and tuple(value.shape) != shape:
+        if value is not None and value._sizes != shape:
             raise RuntimeError(
                 f"{name}(): expected {argument} of shape {list(shape)} (normalized_shape), got {list(value.shape)}"
             )

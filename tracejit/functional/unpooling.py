@@ -18,20 +18,20 @@ def _unpooled(
     rank: int, input: Any, indices: Any, kernel_size: Sizes, stride: Sizes | None, padding: Sizes, output_size: Any
 ) -> Any:
     name = f"max_unpool{rank}d"
-    if input.ndim not in (rank + 1, rank + 2) or tuple(indices.shape) != tuple(input.shape):
+    if input.ndim not in (rank + 1, rank + 2) or indices._sizes != input._sizes:
         raise RuntimeError(
-            f"{name}(): expected {rank + 1}D or {rank + 2}D input and indices of its shape, got {list(input.shape)} and "
+            f"{name}(): expected {rank + 1}D or {rank + 2}D input and indices of its shape, got {list(input._sizes)} and "
             f"{list(indices.shape)}"
         )
     size = per_dimension(name, "kernel_size", kernel_size, rank)
     step = size if stride in (None, [], ()) else per_dimension(name, "stride", stride, rank)  # type: ignore[arg-type]
     low = per_dimension(name, "padding", padding, rank)
-    least = [(n - 1) * s + k - 2 * p for n, s, k, p in zip(input.shape[-rank:], step, size, low, strict=True)]
+    least = [(n - 1) * s + k - 2 * p for n, s, k, p in zip(input._sizes[-rank:], step, size, low, strict=True)]
     target = least if output_size is None else list(output_size)[-rank:]
     if any(not n - s < t < n + s for n, s, t in zip(least, step, target, strict=True)):
         raise ValueError(f"{name}(): invalid output_size {target}, the default of which is {least} (for stride {list(step)})")
-    lead = tuple(input.shape[:-rank])
-    positions = product(input.shape[-rank:])
+    lead = tuple(input._sizes[:-rank])
+    positions = product(input._sizes[-rank:])
     empty = full(0, shape=(*lead, product(target)), dtype=input.dtype)
     flat = indexing.scatter(empty, indices.reshape(*lead, positions), input.reshape(*lead, positions), dim=len(lead))
     return flat.reshape(*lead, *target)

@@ -133,6 +133,15 @@ def _normalised_rows(form: str, dtype: DType) -> Kernel:
     return Kernel(Nest("rows", (out, x), (rows, length), (), (For(row, rows, body),)), 2)
 
 
+def _reduced_rows(form: str, dtype: DType) -> Kernel:
+    """The sum, or the product, of each row of x.  Buffers: out, x; sizes: how many rows, their length.  The order is that of programs."""
+    out, x, rows, length = Buffer("out", dtype), Buffer("x", dtype), Size("rows"), Size("length")
+    row, column, total = Axis("r"), Axis("i"), Var("total", dtype)
+    combined = Reduce(column, length, ((total, form.split()[0], Load(x, Index(((row, length), (column, 1))))),))
+    body: tuple[Statement, ...] = (combined, Store(out, Index(((row, 1),)), total))
+    return Kernel(Nest("rows", (out, x), (rows, length), (), (For(row, rows, body),)), 2)
+
+
 def _added_slices(form: str, dtype: DType) -> Kernel:
     """out[o, index[i], j] += x[o, i, j], in the order of i.  Buffers: out, index (int64), x; sizes: of o, i and j, how many slices out has,
     and how far apart two of o are in out and in x.  It returns 1, with a part done, where a position is out of range."""
@@ -148,9 +157,35 @@ def _added_slices(form: str, dtype: DType) -> Kernel:
     return Kernel(Nest("slices", (out, index, x), sizes, (), (For(o, outer, (For(i, count, inner),)),)), 3)
 
 
+def _moved_elements(form: str, dtype: DType) -> Kernel:
+    """x[o, index[o, i, j], j] is read into, written from or added to by y[o, i, j], in the order of i.  Buffers: x, index (int64), y;
+    sizes: of o, i and j, how many slices x has, and how far apart two of o are in x and in y.  It returns 1, with a part done,
+    where a position is out of range."""
+    x, index, y = Buffer("x", dtype), Buffer("index", dtypes.int64), Buffer("y", dtype)
+    names = ("outer", "count", "width", "slices", "step", "source")
+    outer, count, width, slices, step, source = sizes = tuple(map(Size, names))
+    o, i, j = (Axis(name) for name in "oij")
+    here = Index(((o, source), (i, width), (j, 1)))
+    outside, position = bounded(Load(index, here), SizeValue(slices))
+    at = Var("at", dtypes.int64)
+    there = Index(((o, step), (j, 1)), 0, at, width)
+    move = (
+        Store(y, here, Load(x, there))
+        if form == "read elements"
+        else Store(x, there, Load(y, here) if form == "written elements" else Load(x, there) + Load(y, here))
+    )
+    inner = For(j, width, (Exit(outside, 1), Let(at, position), move))
+    return Kernel(Nest("elements", (x, index, y), sizes, (), (For(o, outer, (For(i, count, (inner,)),)),)), 3)
+
+
 _LOGARITHMS: Final = "logarithms of normalised rows"
 _FORMS: Final[dict[str, Callable[[str, DType], Kernel]]] = {
     "normalised rows": _normalised_rows,
     _LOGARITHMS: _normalised_rows,
+    "sum of rows": _reduced_rows,
+    "prod of rows": _reduced_rows,
     "added slices": _added_slices,
+    "added elements": _moved_elements,
+    "read elements": _moved_elements,
+    "written elements": _moved_elements,
 }

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.core import dtypes
+from tracejit.core import dtypes, kernels
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.op import Effect, Kind, Op, Promotion
 from tracejit.core.shapes import broadcast_shapes
@@ -101,11 +101,13 @@ def reduction(
     name: str | None = None,
     traits: Iterable[str] = (),
     ufunc: Body | None = None,
+    rows: str | None = None,
     **given: Any,
 ) -> Callable[[Body], Op]:
     """A primitive body(x, dims, keepdim) that combines the elements along `dims` (sorted, non-negative).
 
-    `ufunc` is the `reduce` of NumPy's that evaluates it in the dtype of `x`; then the body is nothing but the docstring."""
+    `ufunc` is the `reduce` of NumPy's that evaluates it in the dtype of `x`; then the body is nothing but the docstring.
+    `rows` is the form of a kernel that does so for rows of large arrays."""
 
     def declare(body: Body) -> Op:
         def rule(x: Aval, dims: tuple[int, ...], keepdim: bool) -> Aval:
@@ -113,9 +115,10 @@ def reduction(
 
         def reduce(x: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
             assert ufunc is not None
-            return ufunc(x, dims, x.dtype, None, keepdim)
+            found = None if rows is None else kernels.reduced_rows(rows, x, dims, keepdim)
+            return ufunc(x, dims, x.dtype, None, keepdim) if found is None else found
 
-        given.update(reducer=reducer, traits=frozenset(traits), doc=body.__doc__, ufunc=ufunc)
+        given.update(reducer=reducer, traits=frozenset(traits), doc=body.__doc__, ufunc=ufunc, rows=rows)
         given.update(simpler=lambda s, x, dims, keepdim: None if dims else x)
         return Op(name or body.__name__.rstrip("_"), Kind.REDUCTION, body if ufunc is None else reduce, rule, **given)
 

@@ -18,13 +18,14 @@ from typing import Any
 import numpy as np
 
 from tracejit.core import kernels
-from tracejit.core.aval import Aval
+from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.dtypes import FLOATING_KINDS, DType, from_numpy_dtype
 from tracejit.core.floating import quietly
-from tracejit.core.interpreter import Interpreter, state
+from tracejit.core.interpreter import Abstract, Interpreter, state
 from tracejit.core.op import Kind, Op, VjpContext
 from tracejit.core.operators import AbstractOperand
 from tracejit.core.unbroadcast import sum_to
+from tracejit.ops.creation import full
 from tracejit.ops.samples import Samples
 
 __all__ = ["Fused", "fused", "gradients"]
@@ -133,6 +134,12 @@ class _Value(AbstractOperand):
     def dtype(self) -> DType:
         return _dtype(self.value)
 
+    @property
+    def aval(self) -> Aval | None:
+        """Its shape and dtype; None of a number."""
+        is_number = isinstance(getattr(self.value, "aval", None), ScalarAval)
+        return None if is_number else Aval(self.shape, self.dtype)
+
 
 class _Steps(Interpreter):
     """Applies primitives to the values that it is given, and remembers those through which a cotangent goes."""
@@ -162,18 +169,25 @@ def gradients(body: Body, tensors: Sequence[Any], numbers: Sequence[Any], needs:
     primitives that it applies, in reverse order.  Tensors and results are values of one kind: arrays, Tensors or tracers."""
     steps = _Steps()
     given = [_Value(steps, x, need) for x, need in zip(tensors, needs, strict=True)]
-    found: dict[_Value, Any] = {body(*given, *numbers): g}
+    beside = [_Value(steps, x, False) if isinstance(x, Abstract) else x for x in numbers]
+    found: dict[_Value, Any] = {body(*given, *beside): g}
     for op, inputs, attributes, out in reversed(steps.steps):
         cotangent = found.pop(out, None)
         if cotangent is None:
             continue
         wanted = tuple([type(x) is _Value and x.active for x in inputs])
         values = tuple([x.value if type(x) is _Value else x for x in inputs])
-        avals = tuple([Aval(x.shape, x.dtype) if type(x) is _Value else None for x in inputs])
+        avals = tuple([x.aval if type(x) is _Value else None for x in inputs])
         assert op.vjp_rule is not None, op.name
         answer = op.vjp_rule(VjpContext(values, (out.value,), wanted, avals, attributes), cotangent)
         for x, need, d in zip(inputs, wanted, answer if isinstance(answer, tuple) else (answer,), strict=True):
             if need and d is not None:
                 d = sum_to(d, x.shape)
                 found[x] = found[x] + d if x in found else d
-    return tuple([found[x] for x, need in zip(given, needs, strict=True) if need])
+    return tuple(
+        [
+            found[x] if x in found else full.beside(g, 0.0, shape=x.shape, dtype=x.dtype)
+            for x, need in zip(given, needs, strict=True)
+            if need
+        ]
+    )

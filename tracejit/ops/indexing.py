@@ -241,6 +241,18 @@ def along(index: Any, dim: int) -> tuple[Any, ...]:
     return tuple(mesh)
 
 
+def _moved_elements(form: str, x: Any, index: Any, y: Any, dim: int) -> bool:
+    """Have a kernel read elements of `x` at the positions `index` along `dim` into `y`, or write or add those of `y` there.  False where
+    NumPy is to do it, or to say which position is out of range: then `x`, or what is read, is undefined."""
+    if index.dtype is not _INT64 or y.shape != index.shape or x.dtype.itemsize < 4 or x.dtype.kind == "c":
+        return False
+    run = repaying(form, FROM_NUMPY[x.dtype], 5.0 + 0.01 * index.size)
+    if run is None or (*x.shape[:dim], index.shape[dim], *x.shape[dim + 1 :]) != index.shape:
+        return False
+    count, size, width, outer = index.shape[dim], x.shape[dim], product(x.shape[dim + 1 :]), product(x.shape[:dim])
+    return not run(x, np.ascontiguousarray(index), y, outer, count, width, size, width * size, width * count)
+
+
 def _index_select_element(b: Any, at: Any, x: Any, index: Any, dim: int) -> Any:
     after = dim + len(index.shape)
     return x[(*at[:dim], b.position(index[at[dim:after]], x.shape[dim]), *at[after:])]
@@ -349,6 +361,9 @@ def gather(x: Any, index: Any, dim: int) -> Any:
     if x.ndim == 0:
         return np.broadcast_to(x, in_range("gather", index, 1).shape).copy()
     _require_no_larger("gather", index, x, dim, "self")
+    out = np.empty(index.shape, x.dtype)
+    if _moved_elements("read elements", np.ascontiguousarray(x), index, out, dim):
+        return out
     return x[along(in_range("gather", index, x.shape[dim]), dim)]
 
 
@@ -406,6 +421,9 @@ def scatter_add(base: Any, index: Any, src: Any, dim: int) -> Any:
     if out.ndim == 0:
         in_range("scatter_add", index, 1)
         return out + np.sum(src, dtype=out.dtype)
+    if _moved_elements("added elements", out, index, np.ascontiguousarray(src), dim):
+        return out
+    np.copyto(out, base)
     own = in_range("scatter_add", index, base.shape[dim])
     np.add.at(out, along(own, dim), src[tuple(slice(0, s) for s in own.shape)])
     return out
@@ -448,6 +466,9 @@ def scatter(base: Any, index: Any, src: Any, dim: int) -> Any:
     if out.ndim == 0:
         in_range("scatter", index, 1)
         return np.array(src, dtype=out.dtype).reshape(-1)[-1:].reshape(()) if np.size(src) else out
+    if _moved_elements("written elements", out, index, np.ascontiguousarray(src), dim):
+        return out
+    np.copyto(out, base)
     own = in_range("scatter", index, base.shape[dim])
     out[along(own, dim)] = src[tuple(slice(0, s) for s in own.shape)]
     return out

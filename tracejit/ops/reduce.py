@@ -60,7 +60,7 @@ def _position_samples() -> Samples:
     )
 
 
-@reduction("sum", name="sum", traits=("adds",), samples=_samples(), ufunc=np.add.reduce)
+@reduction("sum", name="sum", traits=("adds",), samples=_samples(), ufunc=np.add.reduce, rows="sum of rows")
 def sum_(x: Any, dims: Dims, keepdim: bool) -> Any:
     """Sum of the elements along `dims`; of the input's dtype (the public sum() widens integers to int64)."""
 
@@ -93,7 +93,7 @@ def _count(shape: Any, dims: Dims) -> float:
 )
 def mean(x: Any, dims: Dims, keepdim: bool) -> Any:
     """The sum along `dims` divided by the number of its terms."""
-    return _SUM(x, dims, x.dtype, None, keepdim) / _count(x.shape, dims)
+    return sum_.evaluate(x, dims, keepdim) / _count(x.shape, dims)
 
 
 mean.named(_over_all("Mean"))
@@ -105,7 +105,7 @@ def _(c: Any, g: Any) -> Any:
     return _spread(g / _count(shape, dims), shape, dims, c.attributes["keepdim"])
 
 
-@reduction("prod", samples=_samples(), ufunc=np.multiply.reduce)
+@reduction("prod", samples=_samples(), ufunc=np.multiply.reduce, rows="prod of rows")
 def prod(x: Any, dims: Dims, keepdim: bool) -> Any:
     """Product of the elements along `dims`."""
 

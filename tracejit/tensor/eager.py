@@ -21,11 +21,13 @@ from tracejit.core.floating import QUIET, hand_over, is_refusal, quietly, write_
 from tracejit.core.heap import keep_freed_memory
 from tracejit.core.interpreter import Interpreter, set_base, state
 from tracejit.core.interrupts import is_foreign
+from tracejit.core.kernels import MANY, reduced_rows
 from tracejit.core.numbers import PLAIN, plain_number
 from tracejit.core.op import Op
 from tracejit.core.overlap import refuse_overlap
 from tracejit.core.products import is_small
 from tracejit.core.promotion import is_settled, promote, with_tensor
+from tracejit.core.symbolic import shape_of
 from tracejit.ops.movement.views import detach
 from tracejit.tensor.base import Tensor, refresh, refuse_leaf, storage_of, wrap
 from tracejit.tensor.rebinding import rebound
@@ -144,6 +146,8 @@ class EagerInterpreter(Interpreter):
                             if not is_refusal(error):
                                 raise
                             out = wrap(quietly(ufunc, a))
+                    elif op.reduces and (op.rows is None or a.size < MANY):
+                        out = wrap(_run_quietly(op.ufunc, a, attributes["dims"], dtype, None, attributes["keepdim"]))
                     else:
                         out = wrap(_evaluate(op, operands, (a,), attributes))
                     if (
@@ -191,7 +195,7 @@ class EagerInterpreter(Interpreter):
             return _write(op, operands, attributes)
         try:
             if op.is_checked:
-                op.infer(*[x._aval if isinstance(x, Tensor) else x for x in operands], **attributes)
+                _check(op, operands, attributes)
             outs = _evaluate(op, operands, arrays, attributes)
         except AttributeError as error:  # asked of a number, or of None
             if is_foreign(error) or isinstance(error.obj, Tensor | ndarray):
@@ -213,6 +217,34 @@ class EagerInterpreter(Interpreter):
         return outputs if op.multiple else outputs[0]
 
 
+_MOST_FITTING = 4096
+_fitting: set[Any] = set()
+
+
+def _check(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> None:
+    """Raises what the shape rule raises.  Shapes, dtypes and attributes that it let pass are remembered, unless sizes are symbolic."""
+    key = None
+    if not shape_of:
+        described: list[Any] = [op, *attributes.values()]
+        for x in operands:
+            if isinstance(x, Tensor):
+                array = x._array
+                described += (array.shape, array.dtype)
+            elif x is None:
+                described.append(None)
+            else:
+                break  # a number: 1, 1.0 and True are equal
+        else:
+            key = tuple(described)
+            if key in _fitting:
+                return
+    op.infer(*[x._aval if isinstance(x, Tensor) else x for x in operands], **attributes)
+    if key is not None:
+        if len(_fitting) >= _MOST_FITTING:
+            _fitting.clear()
+        _fitting.add(key)
+
+
 def _evaluate(op: Op, operands: tuple[Any, ...], arrays: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
     """What NumPy makes of the arrays of these operands, without floating-point warnings."""
     if op.is_quiet:
@@ -227,6 +259,8 @@ def _evaluate(op: Op, operands: tuple[Any, ...], arrays: Sequence[Any], attribut
             raise _shape_error(op, operands, attributes, error) from None
     if op.reduces:
         (a,) = arrays
+        if op.rows is not None and (out := reduced_rows(op.rows, a, **attributes)) is not None:
+            return out
         return _run_quietly(op.ufunc, a, attributes["dims"], a.dtype, None, attributes["keepdim"])
     inside = copy_context()
     inside.run(write_errors, QUIET)
@@ -411,7 +445,7 @@ def _view(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> T
     base = x._base
     array = x._array
     if op.is_checked:
-        op.infer(*[y._aval if isinstance(y, Tensor) else y for y in operands], **attributes)
+        _check(op, operands, attributes)
     try:
         out = wrap(op.evaluate(array, *[y._array if isinstance(y, Tensor) else y for y in rest] if rest else (), **attributes))
     except ValueError as error:

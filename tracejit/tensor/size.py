@@ -14,6 +14,7 @@ __all__ = ["Size"]
 
 _new_tuple = tuple.__new__
 _item_of = tuple.__getitem__
+_PLAIN_BOUNDS = frozenset((int, type(None)))
 
 
 def _size_of(sizes: tuple[int, ...]) -> Size:
@@ -55,6 +56,8 @@ class Size(tuple[int, ...]):
     def __getitem__(self, key: Any) -> Any:
         if type(key) is int:
             return _item_of(self, key)
+        if type(key) is slice and _PLAIN_BOUNDS.issuperset((type(key.start), type(key.stop), type(key.step))):
+            return _size_of(_item_of(self, key))
         item = _item_of(self, concretise_sizes(key))
         return _size_of(item) if isinstance(item, tuple) else item
 

@@ -9,17 +9,20 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tracejit.ops.elementwise.comparison import minimum, where
-from tracejit.ops.elementwise.mathematics import abs_, exp, expm1, log1p
+from tracejit.ops.elementwise.comparison import at_least, minimum, where
+from tracejit.ops.elementwise.mathematics import abs_, exp, expm1, log, log1p
 from tracejit.ops.elementwise.mathematics import sigmoid as logistic
+from tracejit.ops.elementwise.rounding import isnan, trunc
 from tracejit.ops.elementwise.special import erf
 from tracejit.ops.elementwise.trigonometry import tanh
 from tracejit.ops.fused import fused
 from tracejit.ops.samples import Samples, cases, floats
 
 __all__ = [
-    "celu", "elu", "gelu", "gelu_tanh", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "huber", "leaky_relu", "logsigmoid", "mish",
-    "selu", "silu", "smooth_l1", "softplus", "softshrink", "softsign", "squared_difference", "tanhshrink", "threshold",
+    "binary_entropy", "celu", "divide_add", "elu", "frac", "gelu", "gelu_tanh", "hardshrink", "hardsigmoid", "hardswish", "hardtanh",
+    "hinge", "huber", "leaky_relu", "lerp_far", "lerp_near", "logistic_loss", "logsigmoid", "margin_ranking", "mish",
+    "multiply_add", "nan_to_num", "poisson", "selu", "silu", "smooth_l1", "soft_margin", "softplus", "softshrink", "softsign",
+    "squared_difference", "tanhshrink", "threshold",
 ]  # fmt: skip
 
 _SELU_ALPHA = 1.6732632423543772848170429916717
@@ -185,3 +188,85 @@ def huber(x: Any, y: Any, delta: float) -> Any:
     near = size <= delta
     square = where.of(near, size, 0.0)  # whose derivative is 0, and not NaN, where the difference is infinite
     return where.of(near, square * square * 0.5, (size - delta * 0.5) * delta)
+
+
+@fused(2, _of(tensors=2))
+def logistic_loss(x: Any, y: Any) -> Any:
+    """-(y * log(sigmoid(x)) + (1 - y) * log(1 - sigmoid(x))), stable for x of any size."""
+    return (1.0 - y) * x - (minimum.of(x, 0.0) - log1p.of(exp.of(-abs_.of(x))))
+
+
+def _bounded_log(x: Any, logarithm: Any, elsewhere: float) -> Any:
+    """logarithm(x), at least -100; the gradient of the bound is 0.  elsewhere: any x for which it is more."""
+    low = logarithm.of(x) <= -100.0
+    return where.of(low, -100.0, logarithm.of(where.of(low, elsewhere, x)))
+
+
+@fused(2, cases((floats(5, low=0.1, high=0.9), floats(5, low=0.1, high=0.9, seed=7))))
+def binary_entropy(x: Any, y: Any) -> Any:
+    """-(y * log(x) + (1 - y) * log(1 - x)); each logarithm is at least -100."""
+    return (y - 1.0) * _bounded_log(-x, log1p, -0.5) - y * _bounded_log(x, log, 0.5)
+
+
+@fused(2, _of(tensors=2))
+def soft_margin(x: Any, y: Any) -> Any:
+    """log(1 + exp(-y * x))."""
+    return log1p.of(exp.of(-y * x))
+
+
+@fused(2, _of(0.4, tensors=2))
+def hinge(x: Any, y: Any, margin: float) -> Any:
+    """x where y is 1, max(0, margin - x) where it is -1."""
+    beyond = at_least.of(margin - x, 0)
+    return where.of(y != 1, beyond, 0.0) + where.of(y != -1, x, 0.0)
+
+
+@fused(2, _of(tensors=2))
+def poisson(x: Any, y: Any) -> Any:
+    """exp(x) - y * x."""
+    return exp.of(x) - y * x
+
+
+@fused(3, _of(0.3, tensors=3))
+def margin_ranking(x: Any, y: Any, target: Any, margin: float) -> Any:
+    """max(0, -target * (x - y) + margin); the derivative of that maximum is 1 at 0."""
+    excess = -target * (x - y) + margin
+    return where.of(excess < 0, 0.0, excess)
+
+
+@fused(3, _of(tensors=3))
+def multiply_add(x: Any, y: Any, z: Any) -> Any:
+    """x + y * z."""
+    return x + y * z
+
+
+@fused(3, cases((floats(5), floats(5, seed=7), floats(5, low=0.5, high=2.0, seed=3))))
+def divide_add(x: Any, y: Any, z: Any) -> Any:
+    """x + y / z."""
+    return x + y / z
+
+
+@fused(2, _of(0.3, tensors=2))
+def lerp_near(x: Any, y: Any, weight: float) -> Any:
+    """x + (y - x) * weight: exactly x where that is 0."""
+    return x + (y - x) * weight
+
+
+@fused(2, _of(0.7, tensors=2))
+def lerp_far(x: Any, y: Any, weight: float) -> Any:
+    """y - (y - x) * (1 - weight): exactly y where that is 1."""
+    return y - (y - x) * (1.0 - weight)
+
+
+@fused(1, _of())
+def frac(x: Any) -> Any:
+    """The fractional part, with the sign of x."""
+    return x - trunc.of(x)
+
+
+@fused(1, _of(0.5, 1.0, -1.0))
+def nan_to_num(x: Any, nan: float, posinf: float, neginf: float) -> Any:
+    """x with numbers in the place of NaN, infinity and minus infinity."""
+    out = where.of(isnan.of(x), nan, x)
+    out = where.of(x == math.inf, posinf, out)
+    return where.of(x == -math.inf, neginf, out)

@@ -24,7 +24,7 @@ def prelu(input: Any, weight: Any) -> Any:
         raise RuntimeError(f"prelu(): expected weight to be a scalar or a vector, got shape {list(weight.shape)}")
     count = weight.numel()
     if count != 1:
-        channels = input.shape[1] if input.ndim > 1 else 1
+        channels = input._sizes[1] if input.ndim > 1 else 1
         if count != channels:
             raise RuntimeError(f"prelu(): expected weight to have 1 or {channels} elements (the channels of input), got {count}")
     shape = (1, count) + (1,) * (input.ndim - 2) if input.ndim > 1 else (1,) * input.ndim

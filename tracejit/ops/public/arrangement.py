@@ -54,11 +54,11 @@ def unflatten(input: Any, dim: int, sizes: Sequence[int]) -> Any:
     """One dimension as several, whose sizes multiply to its own; one of them may be -1."""
     at = normalise_dim("unflatten", dim, input.ndim)
     known = product(s for s in sizes if s != -1)
-    size = input.shape[at]
+    size = input._sizes[at]
     if sum(s == -1 for s in sizes) > 1 or (size != known if -1 not in sizes else known == 0 or size % known):
         raise RuntimeError(f"unflatten(): sizes {list(sizes)} don't multiply up to the size {size} of dimension {at}")
     filled = tuple(size // known if s == -1 else s for s in sizes)
-    return views.reshape(input, shape=(*input.shape[:at], *filled, *input.shape[at + 1 :]))
+    return views.reshape(input, shape=(*input._sizes[:at], *filled, *input._sizes[at + 1 :]))
 
 
 @public(function=False)
@@ -92,7 +92,7 @@ def repeat(input: Any, *repeats: Any) -> Any:
         )
     if any(n < 0 for n in counts):
         raise RuntimeError(f"repeat(): repeats must not be negative, got {list(counts)}")
-    shape = (1,) * lead + tuple(input.shape)
+    shape = (1,) * lead + input._sizes
     spread = tuple(s for n, size in zip(counts, shape, strict=True) for s in (n, size))
     single = views.reshape(input, shape=tuple(s for size in shape for s in (1, size)))
     return views.reshape(
@@ -113,13 +113,13 @@ def repeat_interleave(input: Any, repeats: Any, dim: int | None = None, *, outpu
     if dim is None:
         input, dim = reshape(input, -1), 0
     at = normalise_dim("repeat_interleave", dim, input.ndim)
-    size = input.shape[at]
+    size = input._sizes[at]
     repeats = settled(repeats)
     if not hasattr(repeats, "tolist"):
         repeats = integer("repeat_interleave", "repeats", repeats)
-        inner = views.reshape(input, shape=(*input.shape[: at + 1], 1, *input.shape[at + 1 :]))
-        spread = views.expand(inner, shape=(*input.shape[: at + 1], repeats, *input.shape[at + 1 :]))
-        return views.reshape(copies.clone(spread), shape=(*input.shape[:at], size * repeats, *input.shape[at + 1 :]))
+        inner = views.reshape(input, shape=(*input._sizes[: at + 1], 1, *input._sizes[at + 1 :]))
+        spread = views.expand(inner, shape=(*input._sizes[: at + 1], repeats, *input._sizes[at + 1 :]))
+        return views.reshape(copies.clone(spread), shape=(*input._sizes[:at], size * repeats, *input._sizes[at + 1 :]))
     counts = [int(n) for n in repeats.tolist()] if repeats.ndim else [int(repeats)]
     counts = counts * size if len(counts) == 1 else counts
     if len(counts) != size:
@@ -137,7 +137,7 @@ def roll(input: Any, shifts: int | Sequence[int], dims: int | Sequence[int] | No
     if dims is None or (not isinstance(dims, int) and not len(dims)):
         if len(moves) != 1:
             raise RuntimeError(f"roll(): without dims, shifts must be one number, got {list(moves)}")
-        return roll(input, moves[0], 0) if input.ndim == 1 else reshape(roll(reshape(input, -1), moves[0], 0), input.shape)
+        return roll(input, moves[0], 0) if input.ndim == 1 else reshape(roll(reshape(input, -1), moves[0], 0), input._sizes)
     along = (dims,) if isinstance(dims, int) else tuple(dims)
     if len(along) != len(moves):
         raise RuntimeError(f"roll(): shifts and dimensions must align, got {len(moves)} shifts and {len(along)} dims")
@@ -158,7 +158,7 @@ def _triangle(name: str, input: Any, diagonal: int, upper: bool) -> Any:
     if input.ndim < 2:
         raise RuntimeError(f"{name}(): input tensor must have at least 2 dimensions, got {input.ndim}")
     diagonal = settled(diagonal)
-    rows, columns = input.shape[-2:]
+    rows, columns = input._sizes[-2:]
     row = views.reshape(arange(0, 1, length=rows, dtype=dtypes.int64), shape=(rows, 1))
     column = arange(-diagonal, 1, length=columns, dtype=dtypes.int64)
     return where(column >= row if upper else column <= row, input, _ZEROS[input.dtype.category])
@@ -235,8 +235,8 @@ def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> A
     a, b = normalise_dim("diag_embed", dim1, rank), normalise_dim("diag_embed", dim2, rank)
     if a == b:
         raise RuntimeError(f"diag_embed(): dim1 and dim2 must differ, got {dim1} and {dim2}")
-    size = input.shape[-1] + abs(offset)
-    rest = iter(input.shape[:-1])
+    size = input._sizes[-1] + abs(offset)
+    rest = iter(input._sizes[:-1])
     shape = tuple(size if d in (a, b) else next(rest) for d in range(rank))
     if a > b:
         a, b, offset = b, a, -offset
@@ -325,7 +325,7 @@ def _at_least(n: int, x: Any) -> Any:
     if n == 3:
         shape = {0: (1, 1, 1), 1: (1, *x.shape, 1), 2: (*x.shape, 1)}[x.ndim]
     else:
-        shape = (1,) * (n - x.ndim) + tuple(x.shape)
+        shape = (1,) * (n - x.ndim) + x._sizes
     return reshape(x, shape)
 
 
@@ -374,7 +374,7 @@ def column_stack(tensors: Any) -> Any:
 def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> tuple[Any, ...]:
     """Views of pieces along `dim`: n pieces of sizes that differ by at most 1, or pieces that end at the indices given."""
     at = normalise_dim("tensor_split", dim, input.ndim)
-    size = input.shape[at]
+    size = input._sizes[at]
     indices_or_sections = settled(indices_or_sections)
     if isinstance(indices_or_sections, int) or getattr(indices_or_sections, "ndim", 1) == 0:
         n = int(indices_or_sections)
@@ -390,7 +390,7 @@ def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> tuple[An
 def unfold(input: Any, dimension: int, size: int, step: int) -> Any:
     """All windows of `size` elements along a dimension, `step` apart, as a new last dimension (a view that cannot be written to)."""
     at = normalise_dim("unfold", dimension, input.ndim)
-    length = input.shape[at] if input.ndim else 1
+    length = input._sizes[at] if input.ndim else 1
     if step < 1 or not 0 <= size <= length:
         raise RuntimeError(f"unfold(): size {size} must be between 0 and the dimension's size {length}, and step {step} positive")
     if not input.ndim:
@@ -415,7 +415,7 @@ def as_strided(input: Any, size: Sequence[int], stride: Sequence[int], storage_o
             "as_strided(): expected a contiguous tensor, whose elements are one after the other; call contiguous() first"
         )
     first = 0 if storage_offset is None else int(storage_offset) - input.storage_offset()
-    count = product(tuple(input.shape))
+    count = product(input._sizes)
     out = reshape(input, -1)
     if 0 in size:
         return reshape(views.slice_(out, dim=0, start=0, stop=0, step=1), *size)
@@ -443,7 +443,7 @@ def as_strided(input: Any, size: Sequence[int], stride: Sequence[int], storage_o
         out = reshape(out, *out.shape[:-1])
     order = [moving.index(d) for d in range(len(size)) if d in moving]
     out = reshape(views.permute(out, dims=tuple(order)), *[n if d in moving else 1 for d, n in enumerate(size)])
-    return out if tuple(out.shape) == tuple(size) else out.expand(size)
+    return out if out._sizes == tuple(size) else out.expand(size)
 
 
 @public(method=False)
@@ -462,8 +462,8 @@ def block_diag(*tensors: Any) -> Any:
 def kron(input: Any, other: Any) -> Any:
     """Kronecker product."""
     rank = max(input.ndim, other.ndim)
-    a = reshape(input, (1,) * (rank - input.ndim) + tuple(input.shape))
-    b = reshape(other, (1,) * (rank - other.ndim) + tuple(other.shape))
+    a = reshape(input, (1,) * (rank - input.ndim) + input._sizes)
+    b = reshape(other, (1,) * (rank - other.ndim) + other._sizes)
     left = reshape(a, tuple(s for size in a.shape for s in (size, 1)))
     right = reshape(b, tuple(s for size in b.shape for s in (1, size)))
     return reshape(left * right, tuple(p * q for p, q in zip(a.shape, b.shape, strict=True)))
@@ -491,15 +491,15 @@ def cartesian_prod(*tensors: Any) -> Any:
 def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
     """All combinations of r elements of a vector, as rows, in the order of itertools."""
     if input.ndim != 1:
-        raise RuntimeError(f"combinations(): expected a vector, got shape {list(input.shape)}")
+        raise RuntimeError(f"combinations(): expected a vector, got shape {list(input._sizes)}")
     if r < 0:
         raise RuntimeError(f"combinations(): expected a non-negative number of elements, got {r}")
     if r == 0:
         return full(0, shape=(0,), dtype=input.dtype)
     if r == 2:
-        positions = triangle_positions(input.shape[0], input.shape[0], 0 if with_replacement else 1, upper=True)
+        positions = triangle_positions(input._sizes[0], input._sizes[0], 0 if with_replacement else 1, upper=True)
         return stack([indexing.index_select(input, at, dim=0) for at in positions], 1)
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    rows = list(choose(size_range(0, input.shape[0]), concretise_sizes(r)))
+    rows = list(choose(size_range(0, input._sizes[0]), concretise_sizes(r)))
     picked = indexing.constant_index([i for row in rows for i in row])
     return reshape(indexing.index_select(input, picked, dim=0), len(rows), r)

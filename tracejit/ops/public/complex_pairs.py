@@ -37,8 +37,8 @@ def view_as_complex(input: Any) -> Any:
     """The pair of views of the real and the imaginary parts, which a tensor (*, 2) holds in its last dimension.
 
     Raises RuntimeError for another size of that."""
-    if not input.ndim or input.shape[-1] != 2:
-        raise RuntimeError(f"Tensor must have a last dimension of size 2, got shape {list(input.shape)}")
+    if not input.ndim or input._sizes[-1] != 2:
+        raise RuntimeError(f"Tensor must have a last dimension of size 2, got shape {list(input._sizes)}")
     return Parts(input[..., 0], input[..., 1])
 
 

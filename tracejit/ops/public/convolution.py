@@ -82,7 +82,7 @@ def _check(name: str, rank: int, x: Any, weight: Any, bias: Any, channels: int, 
         raise RuntimeError(f"{name}(): only zero batch or zero channel inputs are supported, got input of size {list(x.shape)}")
     if outputs % groups or channels % groups:
         raise RuntimeError(f"{name}(): channels must be divisible by groups={groups}, got {channels} in and {outputs} out")
-    if bias is not None and tuple(bias.shape) != (outputs,):
+    if bias is not None and bias._sizes != (outputs,):
         raise RuntimeError(f"{name}(): expected a bias of shape [{outputs}], got {list(bias.shape)}")
 
 
@@ -124,7 +124,7 @@ def convolution(
             0,
             dim=0,
         )
-    inside = [a + s + b for a, s, b in zip(low, tuple(x.shape)[2:], high, strict=True)]
+    inside = [a + s + b for a, s, b in zip(low, x._sizes[2:], high, strict=True)]
     for s, g, k in zip(inside, gaps, kernel, strict=True):
         if s < g * (k - 1) + 1:
             raise RuntimeError(

@@ -68,7 +68,7 @@ def full(
 def _like(name: str, value: int) -> None:
     def like(input: Any, *, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
         require_cpu(f"{name}_like", device)
-        return _finish(creation.full(value, shape=tuple(input.shape), dtype=dtype or input.dtype), requires_grad)
+        return _finish(creation.full(value, shape=input._sizes, dtype=dtype or input.dtype), requires_grad)
 
     def new(input: Any, *size: Any, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
         return _filled(f"new_{name}", size, value, dtype or input.dtype, device, requires_grad)
@@ -90,9 +90,7 @@ def full_like(
 ) -> Any:
     """A tensor of one number of the shape and dtype of `input`."""
     require_cpu("full_like", device)
-    return _finish(
-        creation.full(_number("full", fill_value), shape=tuple(input.shape), dtype=dtype or input.dtype), requires_grad
-    )
+    return _finish(creation.full(_number("full", fill_value), shape=input._sizes, dtype=dtype or input.dtype), requires_grad)
 
 
 @public(method=False)
@@ -103,7 +101,7 @@ def fill(input: Any, value: Any) -> Any:
     if hasattr(value, "ndim") and value.ndim:
         raise RuntimeError(f"fill(): fill only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions.")
     contents = cast(value, dtype=input.dtype) if hasattr(value, "ndim") else creation.full(value, shape=(), dtype=input.dtype)
-    return overwrite(input, expand(contents, shape=tuple(input.shape)))
+    return overwrite(input, expand(contents, shape=input._sizes))
 
 
 @public(method=False)

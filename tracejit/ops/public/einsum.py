@@ -87,7 +87,7 @@ def _arranged(labels: list[Any], x: Any, groups: list[list[Any]], sizes: dict[An
     order = [s for group in groups for s in group]
     x = views.permute(x, dims=tuple(labels.index(s) for s in order))
     shape = tuple(product(sizes[s] for s in group) for group in groups)
-    return x if tuple(x.shape) == shape else views.reshape(copies.clone(x), shape=shape)
+    return x if x._sizes == shape else views.reshape(copies.clone(x), shape=shape)
 
 
 def _contract(a: list[Any], x: Any, b: list[Any], y: Any, keep: set[Any]) -> tuple[list[Any], Any]:
@@ -189,7 +189,7 @@ def _evaluate(terms: list[list[Any]], target: list[Any] | None, operands: tuple[
         views.reshape(x, shape=(*x.shape, *(1,) * len(missing))), dims=tuple([*labels, *missing].index(s) for s in out)
     )
     shape = tuple(sizes[s] for s in out)
-    return x if tuple(x.shape) == shape else views.expand(x, shape=shape)
+    return x if x._sizes == shape else views.expand(x, shape=shape)
 
 
 @public(method=False)

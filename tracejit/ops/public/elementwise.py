@@ -16,6 +16,7 @@ from tracejit.core.promotion import common_dtype
 from tracejit.core.recorded_number import RecordedNumber
 from tracejit.core.shapes import product
 from tracejit.core.symbolic import concretise_sizes
+from tracejit.ops.composites import pointwise
 from tracejit.ops.creation import full
 from tracejit.ops.elementwise import arithmetic, bitwise, comparison, logarithmic, mathematics, rounding, special, trigonometry
 from tracejit.ops.elementwise.arithmetic import cast
@@ -62,7 +63,7 @@ for _op, _alias in (
 
 def is_tensor(x: Any) -> bool:
     """Whether `x` is a tensor (real or abstract), not a number."""
-    return hasattr(x, "dtype") and hasattr(x, "ndim") and not isinstance(x, np.generic)
+    return type(x) not in NUMBERS and hasattr(x, "dtype") and hasattr(x, "ndim") and not isinstance(x, np.generic)
 
 
 def as_floating(input: Any) -> Any:
@@ -128,7 +129,7 @@ def _refuse_zero(name: str, input: Any, other: Any) -> None:
             return
         zero = bool(any_(comparison.eq(other, 0), dims=tuple(range(other.ndim)), keepdim=False))
     else:
-        zero = not isinstance(other, float) and not input.dtype.is_floating_point and other == 0 and product(input.shape) > 0
+        zero = not isinstance(other, float) and not input.dtype.is_floating_point and other == 0 and product(input._sizes) > 0
     if zero:
         raise RuntimeError(f"{name}(): ZeroDivisionError: integers were divided by 0; convert an operand, e.g. with .float()")
 
@@ -195,7 +196,7 @@ def round_(input: Any, *, decimals: int = 0) -> Any:
 @public(in_place=True)
 def frac(input: Any) -> Any:
     """The fractional part, with the sign of the element."""
-    return input - rounding.trunc(input)
+    return pointwise.frac(input)
 
 
 @public(in_place=True)
@@ -253,8 +254,7 @@ def addcmul(input: Any, tensor1: Any, tensor2: Any, behind: Any = None, *, value
     """input + value * tensor1 * tensor2, or in PyTorch's older form addcmul(input, value, tensor1, tensor2)."""
     if behind is not None:
         tensor1, tensor2, value = _factor_last("addcmul", (tensor1, tensor2, behind), "value")
-    product = tensor1 * tensor2
-    return input + (product if value == 1 else product * value)
+    return pointwise.multiply_add(input, tensor1, tensor2) if value == 1 else input + tensor1 * tensor2 * value
 
 
 @public(in_place=True)
@@ -269,7 +269,7 @@ def addcdiv(input: Any, tensor1: Any, tensor2: Any, behind: Any = None, *, value
         raise RuntimeError(
             "addcdiv(): integer division is not supported; convert an operand with .float(), or use div(rounding_mode=...)"
         )
-    return input + (tensor1 if value == 1 else tensor1 * value) / tensor2
+    return pointwise.divide_add(input, tensor1, tensor2) if value == 1 else input + tensor1 * value / tensor2
 
 
 @public(in_place=True)
@@ -279,10 +279,10 @@ def lerp(input: Any, end: Any, weight: Any) -> Any:
     for name, x in (("end", end), ("weight", weight)):
         if is_tensor(x) and x.dtype is not input.dtype:
             raise RuntimeError(f"lerp(): expected dtype {input.dtype.name} for {name}, got {x.dtype.name}")
-    difference = end - input
     if is_tensor(weight):
+        difference = end - input
         return comparison.where(abs(weight) < 0.5, input + weight * difference, end - difference * (1.0 - weight))
-    return input + difference * weight if abs(weight) < 0.5 else end - difference * (1.0 - weight)
+    return (pointwise.lerp_near if abs(weight) < 0.5 else pointwise.lerp_far)(input, end, weight)
 
 
 @public(in_place=True)
@@ -291,9 +291,8 @@ def nan_to_num(input: Any, nan: float | None = None, posinf: float | None = None
     if not input.dtype.is_floating_point:
         return clone(input)
     largest = dtypes.LARGEST[input.dtype]
-    out = comparison.where(rounding.isnan(input), 0.0 if nan is None else nan, input)
-    out = comparison.where(input == math.inf, largest if posinf is None else posinf, out)
-    return comparison.where(input == -math.inf, -largest if neginf is None else neginf, out)
+    high, low = largest if posinf is None else posinf, -largest if neginf is None else neginf
+    return pointwise.nan_to_num(input, 0.0 if nan is None else nan, high, low)
 
 
 @public()

@@ -65,7 +65,7 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
         cast(x, dtype=target) if is_tensor(x) else full(x, shape=(), dtype=target) for x in (elements, test_elements)
     )
     if not tests.numel():
-        found = full(False, shape=tuple(values.shape), dtype=dtypes.bool_)
+        found = full(False, shape=values._sizes, dtype=dtypes.bool_)
     else:
         ordered = FUNCTIONS["sort"](FUNCTIONS["reshape"](detach(tests), (-1,))).values
         position = sorting.searchsorted(ordered, detach(values), right=False)
@@ -77,7 +77,7 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
 @public()
 def isreal(input: Any) -> Any:
     """Whether each element is a real number: all are."""
-    return full(True, shape=tuple(input.shape), dtype=dtypes.bool_)
+    return full(True, shape=input._sizes, dtype=dtypes.bool_)
 
 
 @public()

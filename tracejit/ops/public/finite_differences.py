@@ -29,8 +29,8 @@ def gradient(input: Any, *, spacing: Any = None, dim: int | Sequence[int] | None
     if len(spacings) != len(dims):
         raise RuntimeError(f"gradient(): expected spacing to be a number or {len(dims)} of them, got {len(spacings)}")
     for d in dims:
-        if input.shape[d] <= edge_order:
-            raise RuntimeError(f"gradient(): expected each dimension size to be at least {edge_order + 1}, got {input.shape[d]}")
+        if input._sizes[d] <= edge_order:
+            raise RuntimeError(f"gradient(): expected each dimension size to be at least {edge_order + 1}, got {input._sizes[d]}")
     return [_along(input, d, positions, edge_order) for d, positions in zip(dims, spacings, strict=True)]
 
 

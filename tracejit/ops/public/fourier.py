@@ -285,7 +285,7 @@ def _rolled(name: str, input: Any, dim: Any, back: bool) -> Any:
     if isinstance(input, tuple | list):
         return Parts(*(_rolled(name, x, dim, back) for x in input))
     dims = _axes(name, input, None, dim)[1]
-    return F["roll"](input, [(input.shape[d] + back) // 2 for d in dims], dims)
+    return F["roll"](input, [(input._sizes[d] + back) // 2 for d in dims], dims)
 
 
 @of_tensors

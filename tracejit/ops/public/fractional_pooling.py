@@ -36,11 +36,11 @@ def fractional_max_pool(
 ) -> Any:
     """The largest element of each window; with `return_indices` also its position in the flattened spatial dimensions."""
     if input.ndim not in (rank + 1, rank + 2):
-        raise RuntimeError(f"{name}(): Expected {rank + 1}D or {rank + 2}D tensor, but got: {list(input.shape)}")
+        raise RuntimeError(f"{name}(): Expected {rank + 1}D or {rank + 2}D tensor, but got: {list(input._sizes)}")
     if (output_size is None) == (output_ratio is None):
         raise ValueError(f"{name}(): requires specifying one of output_size and output_ratio")
     window = per_dimension(name, "kernel_size", kernel_size, rank)
-    sizes = tuple(input.shape[-rank:])
+    sizes = tuple(input._sizes[-rank:])
     if output_ratio is not None:
         ratios = (output_ratio,) * rank if isinstance(output_ratio, float) else tuple(output_ratio)
         if any(not 0 < r < 1 for r in ratios):
@@ -51,11 +51,11 @@ def fractional_max_pool(
     for n, k, o in zip(sizes, window, outputs, strict=True):
         if o < 1 or o + k - 1 > n:
             raise RuntimeError(f"{name}(): pool size {k} and output size {o} are too large relative to the input size {n}")
-    x = input if input.ndim == rank + 2 else reshape(input, shape=(1, *input.shape))
+    x = input if input.ndim == rank + 2 else reshape(input, shape=(1, *input._sizes))
     n, channels = x.shape[:2]
     if samples is None:
         samples = rand(n, channels, rank, dtype=input.dtype)
-    elif tuple(samples.shape) != (n, channels, rank):
+    elif samples._sizes != (n, channels, rank):
         raise RuntimeError(f"{name}(): expected _random_samples of shape {[n, channels, rank]}, got {list(samples.shape)}")
     flat: Any = 0
     for i in range(rank):
@@ -72,7 +72,7 @@ def fractional_max_pool(
     rows = reshape(x if x.is_contiguous() else clone(x), shape=(n, channels, product(sizes)))
     elements = reshape(gather(rows, positions, dim=2), shape=(n, channels, count, product(window)))
     best = primitives.argmax(detach(elements), dim=3, keepdim=True)
-    shape = (*input.shape[:-rank], *outputs)
+    shape = (*input._sizes[:-rank], *outputs)
     values = reshape(gather(elements, best, dim=3), shape=shape)
     if not return_indices:
         return values

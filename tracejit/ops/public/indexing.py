@@ -34,7 +34,7 @@ def is_tensor(x: Any) -> bool:
 
 def aval_of(x: Any) -> Aval:
     """Shape and dtype of a tensor (real or abstract)."""
-    return Aval(tuple(x.shape), x.dtype)
+    return Aval(x._sizes, x.dtype)
 
 
 def _expand_ellipsis(key: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
@@ -251,7 +251,7 @@ def gather(input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> An
     if input.ndim and not index.ndim:
         return views.reshape(indexing.gather(input, views.reshape(index, shape=(1,)), dim=at), shape=())
     if index.ndim != input.ndim and 0 in index.shape:  # PyTorch lets an empty index have any rank
-        return views.reshape(views.slice_(reshape(input, -1), dim=0, start=0, stop=0, step=1), shape=tuple(index.shape))
+        return views.reshape(views.slice_(reshape(input, -1), dim=0, start=0, stop=0, step=1), shape=index._sizes)
     return indexing.gather(input, index, dim=at)
 
 
@@ -279,7 +279,7 @@ def scatter(input: Any, dim: int, index: Any, src: Any = None, *, value: Any = N
     if source is None:
         raise TypeError("scatter(): expected src, a tensor or a number, or value, got neither")
     if not is_tensor(source):
-        source = full(source, shape=tuple(index.shape), dtype=input.dtype)
+        source = full(source, shape=index._sizes, dtype=input.dtype)
     write = indexing.scatter if reduce is None else indexing.scatter_add
     return write(input, *_of_one_rank(input, index, source), dim=normalise_dim("scatter", dim, input.ndim))
 
@@ -300,7 +300,7 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
             f"take_along_dim(): input and indices should have the same number of dimensions, got {input.ndim} and {indices.ndim}"
         )
     at = normalise_dim("take_along_dim", dim, input.ndim)
-    own, wanted = tuple(input.shape), tuple(indices.shape)
+    own, wanted = input._sizes, indices._sizes
     common = broadcast_shapes("take_along_dim", own[:at] + own[at + 1 :], wanted[:at] + wanted[at + 1 :])
     x = views.expand(input, shape=(*common[:at], own[at], *common[at:]))
     positions = views.expand(indices, shape=(*common[:at], wanted[at], *common[at:]))
@@ -319,7 +319,7 @@ def masked_select(input: Any, mask: Any) -> Any:
     """The elements where the bool `mask` holds, both broadcast, in one dimension."""
     if mask.dtype is not dtypes.bool_:
         raise RuntimeError(f"masked_select(): expected a bool mask, got {mask.dtype.name}")
-    shape = broadcast_shapes("masked_select", tuple(input.shape), tuple(mask.shape))
+    shape = broadcast_shapes("masked_select", input._sizes, mask._sizes)
     if not shape:
         input, mask, shape = views.reshape(input, shape=(1,)), views.reshape(mask, shape=(1,)), (1,)
     positions = indexing.nonzero_tuple(views.expand(mask, shape=shape))
@@ -359,7 +359,7 @@ def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
     if is_tensor(value) and value.ndim:
         raise RuntimeError(f"index_fill(): value must have no dimensions, got shape {list(value.shape)}")
     number = cast(value, dtype=input.dtype) if is_tensor(value) else full(value, shape=(), dtype=input.dtype)
-    size = input.shape[at] if input.ndim else 1
+    size = input._sizes[at] if input.ndim else 1
     none, one = full(False, shape=(size,), dtype=dtypes.bool_), full(True, shape=(), dtype=dtypes.bool_)
     # Each slice once, so that a position that is named twice has the number's gradient once.
     chosen = indexing.index_put(none, one, reshape(index, -1), dims=(0,), accumulate=False)
@@ -375,8 +375,8 @@ def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
         raise RuntimeError(f"index_copy(): expected source of dtype {input.dtype.name}, got {source.dtype.name}")
     if not input.ndim:
         return views.reshape(index_copy(reshape(input, -1), 0, reshape(index, -1), reshape(source, -1)), shape=())
-    region = (*input.shape[:at], *(index.shape or (1,)), *input.shape[at + 1 :])
-    if source.ndim and tuple(source.shape) != region:
+    region = (*input._sizes[:at], *(index.shape or (1,)), *input._sizes[at + 1 :])
+    if source.ndim and source._sizes != region:
         raise IndexError(f"index_copy(): expected source of shape {list(region)}, got {list(source.shape)}")
     return indexing.index_put(input, source, reshape(index, -1), dims=(at,), accumulate=False)
 
@@ -395,7 +395,7 @@ def select_scatter(input: Any, src: Any, dim: int, index: int) -> Any:
     at = normalise_dim("select_scatter", dim, input.ndim)
     if is_tensor(index):
         index = int(index)
-    size = input.shape[at]
+    size = input._sizes[at]
     if not -size <= index < size:
         raise IndexError(f"select_scatter(): index {index} is out of range for dimension {at} of size {size}")
     return put_back(views.select_scatter, input, src, index % size, dim=at)
@@ -411,7 +411,7 @@ def slice_scatter(input: Any, src: Any, dim: int = 0, start: int | None = None, 
         raise RuntimeError(f"slice_scatter(): step must be positive, got {step}")
     if step == 1 and type(start) not in _PLAIN_BOUNDS and (part := state.top.varying_slice(input, at, start, end)) is not None:
         return put_back(views.dynamic_slice_scatter, input, src, part[0], dim=at, length=part[1])
-    begin, stop, step = slice_of(slice(start, end, step), input.shape[at])
+    begin, stop, step = slice_of(slice(start, end, step), input._sizes[at])
     return put_back(views.slice_scatter, input, src, dim=at, start=begin, stop=max(stop, begin), step=step)
 
 
@@ -429,7 +429,7 @@ def masked_scatter(input: Any, mask: Any, source: Any) -> Any:
         raise RuntimeError(f"masked_scatter(): expected a bool mask, got {mask.dtype.name}")
     if source.dtype is not input.dtype:
         raise RuntimeError(f"masked_scatter(): expected source of dtype {input.dtype.name}, got {source.dtype.name}")
-    shape = broadcast_shapes("masked_scatter", tuple(input.shape), tuple(mask.shape))
+    shape = broadcast_shapes("masked_scatter", input._sizes, mask._sizes)
     if not shape:
         return views.reshape(masked_scatter(views.reshape(input, shape=(1,)), views.reshape(mask, shape=(1,)), source), shape=())
     positions = indexing.nonzero_tuple(views.expand(mask, shape=shape))

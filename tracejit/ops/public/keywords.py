@@ -43,13 +43,13 @@ def write_out(name: str, out: Any, value: Any) -> Any:
         return out
     if state.grad_enabled and (value.requires_grad or out.requires_grad):
         raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation; use no_grad()")
-    if tuple(out.shape) != tuple(value.shape):
+    if out._sizes != value._sizes:
         if out.numel():
             warn(
                 f"{name}(): out has shape {list(out.shape)} and is resized to that of the result, {list(value.shape)}; pass one of "
                 "that shape, or an empty one"
             )
-        out.resize_(tuple(value.shape))
+        out.resize_(value._sizes)
     if value.dtype.category > out.dtype.category:
         raise RuntimeError(f"{name}(): result type {value.dtype.name} can't be cast to the desired output type {out.dtype.name}")
     return out.copy_(value)

@@ -61,8 +61,8 @@ def spmm(input: Any, mat2: Any) -> Any:
 def bmm(input: Any, mat2: Any) -> Any:
     """Batched product of (B, n, m) and (B, m, p)."""
     _exactly("bmm", 3, input, mat2)
-    if input.shape[0] != mat2.shape[0]:
-        raise RuntimeError(f"bmm(): expected equal batch sizes, got {input.shape[0]} and {mat2.shape[0]}")
+    if input._sizes[0] != mat2.shape[0]:
+        raise RuntimeError(f"bmm(): expected equal batch sizes, got {input._sizes[0]} and {mat2.shape[0]}")
     return matmul(input, mat2)
 
 
@@ -92,7 +92,7 @@ def dot(input: Any, tensor: Any) -> Any:
 def outer(input: Any, vec2: Any) -> Any:
     """Outer product of two vectors."""
     _exactly("outer", 1, input, vec2)
-    return reshape(input, shape=(input.shape[0], 1)) * vec2
+    return reshape(input, shape=(input._sizes[0], 1)) * vec2
 
 
 @public(in_place=True)

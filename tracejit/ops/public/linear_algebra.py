@@ -100,10 +100,10 @@ def cholesky_inverse(input: Any, upper: bool = False) -> Any:
     """The inverse of A = input @ input.mT, or input.mT @ input for `upper`: of its triangle alone, which cholesky() gives.
 
     Raises RuntimeError for what are no square matrices, LinAlgError for a zero on the diagonal."""
-    if input.ndim < 2 or input.shape[-1] != input.shape[-2]:
-        raise RuntimeError(f"cholesky_inverse(): expected square matrices, got shape {list(input.shape)}")
-    n = input.shape[-1]
-    return cholesky_solve(expand(eye(rows=n, columns=n, dtype=input.dtype), input.shape), input, upper)
+    if input.ndim < 2 or input._sizes[-1] != input._sizes[-2]:
+        raise RuntimeError(f"cholesky_inverse(): expected square matrices, got shape {list(input._sizes)}")
+    n = input._sizes[-1]
+    return cholesky_solve(expand(eye(rows=n, columns=n, dtype=input.dtype), input._sizes), input, upper)
 
 
 @of_tensors
@@ -128,8 +128,8 @@ def legacy_svd(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
     u, s, vh = svd(input, full_matrices=not some)
     v = transpose_matrix(vh)
     if not compute_uv:
-        m, n = input.shape[-2:]
-        batch = tuple(input.shape[:-2])
+        m, n = input._sizes[-2:]
+        batch = tuple(input._sizes[:-2])
         u, v = (full(0, shape=(*batch, size, size), dtype=input.dtype) for size in (m, n))
     return LegacySVD(u, s, v)
 
@@ -238,8 +238,8 @@ def logdet(input: Any) -> Any:
 @lowered
 def matrix_power(input: Any, n: int) -> Any:
     """A square matrix multiplied with itself n times; of its inverse for a negative n."""
-    if input.shape[-1] != input.shape[-2]:
-        raise RuntimeError(f"matrix_power(): expected square matrices, got shape {list(input.shape)}")
+    if input._sizes[-1] != input._sizes[-2]:
+        raise RuntimeError(f"matrix_power(): expected square matrices, got shape {list(input._sizes)}")
     if n < 0:
         return matrix_power(inv(input), -n)
     result = None
@@ -251,8 +251,8 @@ def matrix_power(input: Any, n: int) -> Any:
         if n:
             square = linalg.matmul(square, square)
     if result is None:  # constant, but a function of the matrix all the same
-        size = input.shape[-1]
-        return overwrite(input, expand(eye(rows=size, columns=size, dtype=input.dtype), *input.shape))
+        size = input._sizes[-1]
+        return overwrite(input, expand(eye(rows=size, columns=size, dtype=input.dtype), *input._sizes))
     return result
 
 
@@ -282,9 +282,9 @@ def chain_matmul(*matrices: Any) -> Any:
 def cross(input: Any, other: Any, dim: int = -1) -> Any:
     """Vector product of 3-element vectors along `dim`.  Raises RuntimeError for other sizes."""
     (at,) = normalise_dims("cross", dim, input.ndim)
-    if input.shape[at] != 3 or other.shape[at] != 3:
+    if input._sizes[at] != 3 or other.shape[at] != 3:
         raise RuntimeError(
-            f"linalg.cross(): inputs dimension {dim} must have length 3, got {input.shape[at]} and {other.shape[at]}"
+            f"linalg.cross(): inputs dimension {dim} must have length 3, got {input._sizes[at]} and {other.shape[at]}"
         )
     ahead, behind = (1, 2, 0), (2, 0, 1)
     return _picked(input, at, ahead) * _picked(other, at, behind) - _picked(input, at, behind) * _picked(other, at, ahead)
@@ -342,8 +342,8 @@ def inner(input: Any, other: Any) -> Any:
     """Sum of products over the last dimension of both."""
     if not input.ndim or not other.ndim:
         return input * other
-    if input.shape[-1] != other.shape[-1]:
-        raise RuntimeError(f"inner(): the last dimensions must match, got shapes {list(input.shape)} and {list(other.shape)}")
-    k = input.shape[-1]
+    if input._sizes[-1] != other.shape[-1]:
+        raise RuntimeError(f"inner(): the last dimensions must match, got shapes {list(input._sizes)} and {list(other.shape)}")
+    k = input._sizes[-1]
     flat = linalg.matmul(input.reshape(-1, k), transpose_matrix(other.reshape(-1, k)))
-    return reshape(flat, shape=(*input.shape[:-1], *other.shape[:-1]))
+    return reshape(flat, shape=(*input._sizes[:-1], *other.shape[:-1]))

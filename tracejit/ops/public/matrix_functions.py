@@ -88,7 +88,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None, *, driver: str | None = None) -> An
         )
     if a.dtype is not b.dtype:
         raise RuntimeError(f"linalg.lstsq(): expected both to have one dtype, got {a.dtype.name} and {b.dtype.name}")
-    vectors = a.ndim == b.ndim + 1 and tuple(b.shape) == tuple(a.shape[:-1])
+    vectors = a.ndim == b.ndim + 1 and b._sizes == tuple(a.shape[:-1])
     right = b.unsqueeze(-1) if vectors else b
     if right.shape[-2] != a.shape[-2]:
         raise RuntimeError(f"linalg.lstsq(): {list(b.shape)} must have as many rows as {list(a.shape)} has")
@@ -119,14 +119,14 @@ def cond(a: Any, p: Any = None) -> Any:
 @of_tensors
 def matrix_exp(input: Any) -> Any:
     """The exponential of square matrices, by scaling and squaring with the Pade approximant of degree 13."""
-    if input.ndim < 2 or input.shape[-1] != input.shape[-2] or not input.dtype.is_floating_point:
-        raise RuntimeError(f"matrix_exp(): expected floating-point square matrices, got {input.dtype.name} {list(input.shape)}")
+    if input.ndim < 2 or input._sizes[-1] != input._sizes[-2] or not input.dtype.is_floating_point:
+        raise RuntimeError(f"matrix_exp(): expected floating-point square matrices, got {input.dtype.name} {list(input._sizes)}")
     if not input.numel():
         return input.clone()
     norm = float(amax(sum_(abs(detach(input)), -2)))
     squarings = max(0, math.ceil(math.log2(norm / _PADE_NORM))) if math.isfinite(norm) and norm > 0 else 0
     x = input * 2.0**-squarings
-    one = eye(rows=input.shape[-1], columns=input.shape[-1], dtype=input.dtype)
+    one = eye(rows=input._sizes[-1], columns=input._sizes[-1], dtype=input.dtype)
     c = _PADE
     x2 = matmul(x, x)
     x4 = matmul(x2, x2)

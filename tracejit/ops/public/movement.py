@@ -66,10 +66,10 @@ def view(input: Any, *shape: Any) -> Any:
     target = _infer("view", shape_of("view", shape), product(input._sizes))
     if not input.is_viewable(target):
         raise RuntimeError(
-            f"view(): size {list(target)} is not compatible with the tensor's size {list(input.shape)} and stride "
+            f"view(): size {list(target)} is not compatible with the tensor's size {list(input._sizes)} and stride "
             f"{list(input.stride())}; use reshape()"
         )
-    return views.reshape(input, shape=target)
+    return state.top.bind(views.reshape, (input,), {"shape": target})
 
 
 @public()
@@ -82,7 +82,7 @@ def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
         raise RuntimeError(f"flatten(): start_dim {start_dim} comes after end_dim {end_dim}")
     if first == last:
         return input
-    shape = input.shape
+    shape = input._sizes
     return reshape(input, (*shape[:first], product(shape[first : last + 1]), *shape[last + 1 :]))
 
 
@@ -96,7 +96,7 @@ def permute(input: Any, *order: Any, dims: Any = None) -> Any:
     order = tuple(normalise_dim("permute", d, input.ndim) for d in order)
     if len(set(order)) != len(order):
         raise RuntimeError(f"permute(): dims {list(order)} repeat a dimension")
-    return views.permute(input, dims=order)
+    return state.top.bind(views.permute, (input,), {"dims": order})
 
 
 @public(aliases=("swapaxes", "swapdims"))
@@ -105,9 +105,9 @@ def transpose(input: Any, dim0: int, dim1: int) -> Any:
     order = list(range(input.ndim))
     a, b = normalise_dim("transpose", dim0, input.ndim), normalise_dim("transpose", dim1, input.ndim)
     if not order:
-        return views.permute(input, dims=())
+        return state.top.bind(views.permute, (input,), {"dims": ()})
     order[a], order[b] = order[b], order[a]
-    return views.permute(input, dims=tuple(order))
+    return state.top.bind(views.permute, (input,), {"dims": tuple(order)})
 
 
 @public()
@@ -115,14 +115,14 @@ def t(input: Any) -> Any:
     """The transpose of a tensor of at most two dimensions (a view).  Raises RuntimeError for more."""
     if input.ndim > 2:
         raise RuntimeError(f"t(): expected at most 2 dimensions, got {input.ndim}; use transpose(dim0, dim1) or .mT")
-    return transpose(input, 0, 1) if input.ndim == 2 else views.reshape(input, shape=input.shape)
+    return transpose(input, 0, 1) if input.ndim == 2 else views.reshape(input, shape=input._sizes)
 
 
 @public()
 def unsqueeze(input: Any, dim: int) -> Any:
     """A dimension of size 1 inserted at `dim` (a view)."""
     at = normalise_dim("unsqueeze", dim, input.ndim + 1)
-    return views.reshape(input, shape=(*input.shape[:at], 1, *input.shape[at:]))
+    return state.top.bind(views.reshape, (input,), {"shape": (*input._sizes[:at], 1, *input._sizes[at:])})
 
 
 @public()
@@ -132,7 +132,9 @@ def squeeze(input: Any, dim: int | Sequence[int] | None = None) -> Any:
     dims = normalise_dims("squeeze", dim if isinstance(dim, int) or dim is None else tuple(dim), input.ndim)
     if dim is not None and not isinstance(dim, int) and not len(dim):
         dims = ()
-    return views.reshape(input, shape=tuple(s for i, s in enumerate(input.shape) if s != 1 or i not in dims))
+    return state.top.bind(
+        views.reshape, (input,), {"shape": tuple(s for i, s in enumerate(input._sizes) if s != 1 or i not in dims)}
+    )
 
 
 @public(function=False)
@@ -152,7 +154,7 @@ def expand(input: Any, *sizes: Any) -> Any:
                 f"expand(): the size {s} at dimension {i} must match the existing size {own} of shape {list(shape)}"
             )
         out.append(s)
-    return views.expand(input, shape=tuple(out))
+    return state.top.bind(views.expand, (input,), {"shape": tuple(out)})
 
 
 @public()
@@ -226,7 +228,7 @@ def narrow(input: Any, dim: int, start: int, length: int) -> Any:
     if not input.ndim:
         raise RuntimeError("narrow(): cannot be applied to a 0-dim tensor")
     at = normalise_dim("narrow", dim, input.ndim)
-    size = input.shape[at]
+    size = input._sizes[at]
     length = integer("narrow", "length", length)
     if type(start) is not int and (part := state.top.varying_slice(input, at, start, None, length)) is not None:
         return views.dynamic_slice(input, part[0], dim=at, length=part[1])
@@ -234,7 +236,7 @@ def narrow(input: Any, dim: int, start: int, length: int) -> Any:
     begin = start + (size if start < 0 else 0)
     if not (0 <= begin <= size and 0 <= length <= size - begin):
         raise RuntimeError(f"narrow(): start {start} and length {length} exceed the dimension's size {size}")
-    return views.slice_(input, dim=at, start=begin, stop=begin + length, step=1)
+    return state.top.bind(views.slice_, (input,), {"dim": at, "start": begin, "stop": begin + length, "step": 1})
 
 
 @public()
@@ -244,19 +246,19 @@ def select(input: Any, dim: int, index: int) -> Any:
         raise IndexError("select(): cannot be applied to a 0-dim tensor")
     at = normalise_dim("select", dim, input.ndim)
     index = position("select", index)
-    size = input.shape[at]
+    size = input._sizes[at]
     if not 0 <= index < size:
         if not -size <= index < 0:
             raise IndexError(f"select(): index {index} is out of range for dimension {at} of size {size}")
         index += size
-    return views.select(input, index, dim=at)
+    return state.top.bind(views.select, (input, index), {"dim": at})
 
 
 @public(aliases=("unsafe_split",))
 def split(input: Any, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Any, ...]:
     """Views of consecutive pieces along `dim`: of one size (the last may be smaller), or of the sizes listed."""
     at = normalise_dim("split", dim, input.ndim)
-    size, pieces = input.shape[at], settled(split_size_or_sections)
+    size, pieces = input._sizes[at], settled(split_size_or_sections)
     if not isinstance(pieces, tuple | list):
         piece = integer("split", "split_size", pieces)
         if piece < 0 or (piece == 0 and size):
@@ -267,9 +269,9 @@ def split(input: Any, split_size_or_sections: int | Sequence[int], dim: int = 0)
         sections = [integer("split", "split_sizes", s) for s in pieces]
         if sum(sections) != size or any(s < 0 for s in sections):
             raise RuntimeError(f"split(): sections {sections} must be non-negative and sum to the size {size} of dimension {at}")
-    out, start = [], 0
+    out, start, bind = [], 0, state.top.bind
     for s in sections:
-        out.append(views.slice_(input, dim=at, start=start, stop=start + s, step=1))
+        out.append(bind(views.slice_, (input,), {"dim": at, "start": start, "stop": start + s, "step": 1}))
         start += s
     return tuple(out)
 
@@ -280,7 +282,7 @@ def chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
     chunks = integer("chunk", "chunks", chunks)
     if chunks <= 0:
         raise RuntimeError(f"chunk(): chunks must be positive, got {chunks}")
-    size = input.shape[normalise_dim("chunk", dim, input.ndim)]
+    size = input._sizes[normalise_dim("chunk", dim, input.ndim)]
     return split(input, largest((1, -(-size // chunks))), dim)
 
 
@@ -290,7 +292,8 @@ def unbind(input: Any, dim: int = 0) -> tuple[Any, ...]:
     if input.ndim == 0:
         raise IndexError("unbind(): dimension specified as 0 but tensor has no dimensions")
     at = normalise_dim("unbind", dim, input.ndim)
-    return tuple(views.select(input, i, dim=at) for i in size_range(0, input.shape[at]))
+    bind = state.top.bind
+    return tuple([bind(views.select, (input, i), {"dim": at}) for i in size_range(0, input._sizes[at])])
 
 
 @public()
@@ -333,7 +336,8 @@ def to(
             where = where[1:]
     if where and not isinstance(where[0], bool | None):
         target = where[0]
-        dtype, where = target.dtype if hasattr(target, "dtype") and not isinstance(target, type) else target, where[1:]
+        is_like = type(target) is not dtypes.DType and hasattr(target, "dtype") and not isinstance(target, type)
+        dtype, where = target.dtype if is_like else target, where[1:]
     if len(where) > 2 or not all(isinstance(x, bool | None) for x in where):
         raise TypeError(f"to(): expected a dtype, a device or a Tensor, then non_blocking and copy, got {where!r}")
     if len(where) == 2:
@@ -376,7 +380,7 @@ def cuda(input: Any, device: Any = None, non_blocking: bool = False, memory_form
 
 def _conversion(name: str, dtype: dtypes.DType) -> None:
     def convert(input: Any) -> Any:
-        return to(input, dtype)
+        return input if input.dtype is dtype else state.top.bind(cast, (input,), {"dtype": dtype})
 
     convert.__name__ = name
     convert.__doc__ = f"The tensor as {dtype.name}; itself if it is that already."

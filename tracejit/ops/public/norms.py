@@ -157,8 +157,8 @@ def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = None) -> 
 def pdist(input: Any, p: float = 2.0) -> Any:
     """The p-norms of the differences of all pairs of rows of a matrix: those of row 0 with rows 1, 2, ..., then of row 1 with ..."""
     if input.ndim != 2:
-        raise RuntimeError(f"pdist(): expected a matrix, got shape {list(input.shape)}")
-    first, second = triangle_positions(input.shape[0], input.shape[0], 1, upper=True)
+        raise RuntimeError(f"pdist(): expected a matrix, got shape {list(input._sizes)}")
+    first, second = triangle_positions(input._sizes[0], input._sizes[0], 1, upper=True)
     return vector_norm(index_select(input, first, dim=0) - index_select(input, second, dim=0), p, -1)
 
 

@@ -100,7 +100,7 @@ def max_pool(
     values = views.select(gather(elements, best, dim=last), 0, dim=last)
     if not return_indices:
         return values
-    table = _positions(*map(concretise_sizes, (tuple(input.shape[-rank:]), outputs, size, step, low, gap)))
+    table = _positions(*map(concretise_sizes, (tuple(input._sizes[-rank:]), outputs, size, step, low, gap)))
     positions = views.expand(constant(array=ArrayConstant(table)), shape=(*values.shape, table.shape[-1]))
     return values, views.select(gather(copies.clone(positions), best, dim=last), 0, dim=last)
 
@@ -154,7 +154,7 @@ def avg_pool(
         return _divided(total, divisor_override)
     if not ceil_mode and (count_include_pad or not any(low)):  # all windows are whole
         return _divided(total, product(size))
-    return _divided(total, _counts(tuple(input.shape[-rank:]), outputs, size, step, low, count_include_pad, input.dtype))
+    return _divided(total, _counts(tuple(input._sizes[-rank:]), outputs, size, step, low, count_include_pad, input.dtype))
 
 
 def _divided(total: Any, count: Any) -> Any:
@@ -183,7 +183,7 @@ def lp_pool(
     outputs, high = _extents(name, input, size, step, (0,) * rank, (1,) * rank, ceil_mode)
     total = _window_sums(padded(input**norm_type, (0,) * rank, high, 0.0), rank, size, step, outputs)
     if any(high):
-        counts = _counts(tuple(input.shape[-rank:]), outputs, size, step, (0,) * rank, False, float64)
+        counts = _counts(tuple(input._sizes[-rank:]), outputs, size, step, (0,) * rank, False, float64)
         total = total * cast(product(size) / counts, dtype=input.dtype)
     nothing = total == 0  # where the gradient is 0, as in PyTorch
     return where(nothing, 0.0, where(nothing, 1.0, total) ** (1 / norm_type))
@@ -195,7 +195,7 @@ def _targets(name: str, rank: int, input: Any, output_size: Any) -> tuple[int, .
     wanted = (output_size,) * rank if isinstance(output_size, int) or output_size is None else tuple(output_size)
     if len(wanted) != rank:
         raise RuntimeError(f"{name}(): output_size must be a number or {rank} numbers, got {list(wanted)}")
-    out = tuple(n if w is None else int(w) for w, n in zip(wanted, input.shape[-rank:], strict=True))
+    out = tuple(n if w is None else int(w) for w, n in zip(wanted, input._sizes[-rank:], strict=True))
     if min(out) < 0:
         raise RuntimeError(f"{name}(): elements of output_size must not be negative, got {list(out)}")
     return out
@@ -237,7 +237,7 @@ def _averages(size: int, outputs: int, dtype: DType) -> Any:
 def adaptive_max_pool(name: str, rank: int, input: Any, output_size: Any, return_indices: bool = False) -> Any:
     """The largest element of as many nearly equal bins per dimension as `output_size` says."""
     targets = _targets(name, rank, input, output_size)
-    sizes = tuple(input.shape[-rank:])
+    sizes = tuple(input._sizes[-rank:])
     first = input.ndim - rank
     x = input
     if return_indices:
@@ -268,5 +268,5 @@ def adaptive_max_pool(name: str, rank: int, input: Any, output_size: Any, return
     if table is None:
         return values
     spread = np.ascontiguousarray(table.transpose(*outer, *elements).reshape(*targets, count))
-    everywhere = views.expand(constant(array=ArrayConstant(spread)), shape=tuple(flat.shape))
+    everywhere = views.expand(constant(array=ArrayConstant(spread)), shape=flat._sizes)
     return values, cast(views.select(gather(copies.clone(everywhere), best, dim=last), 0, dim=last), dtype=int64)

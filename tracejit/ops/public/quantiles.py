@@ -61,7 +61,7 @@ def _quantile(name: str, input: Any, q: Any, dim: int | None, keepdim: bool, int
         ranks = F["where"](F["gt"](missing, 0), n - 1, wanted * (n - 1))
     found = F["movedim"](_between(ordered, ranks, interpolation), -1, 0)
     if keepdim:
-        shape = (1,) * input.ndim if dim is None else tuple(1 if d == at else s for d, s in enumerate(input.shape))
+        shape = (1,) * input.ndim if dim is None else tuple(1 if d == at else s for d, s in enumerate(input._sizes))
         found = F["reshape"](found, (wanted.shape[0], *shape))
     return found if q.ndim else found[0]
 

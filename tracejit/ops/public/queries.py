@@ -28,7 +28,7 @@ def equal(input: Any, other: Any) -> bool:
     """Whether two tensors have the same shape and the same elements.  Raises TypeError for what is no tensor."""
     if not hasattr(other, "ndim") or isinstance(other, np.ndarray | np.generic):
         raise TypeError(f"equal(): argument 'other' must be a Tensor, got {other.__class__.__name__}")
-    return same(tuple(input.shape), tuple(other.shape)) and _all(comparison.eq(input, other))
+    return same(input._sizes, other._sizes) and _all(comparison.eq(input, other))
 
 
 @public()
@@ -40,14 +40,14 @@ def allclose(input: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equ
 @public(method=False)
 def numel(input: Any) -> int:
     """The number of elements."""
-    return product(input.shape)
+    return product(input._sizes)
 
 
 @public()
 def is_nonzero(input: Any) -> bool:
     """Whether the one element of a tensor is not 0.  Raises RuntimeError for any other number of elements."""
-    if product(input.shape) != 1:
-        raise RuntimeError(f"is_nonzero(): expected a tensor of one element, got shape {list(input.shape)}")
+    if product(input._sizes) != 1:
+        raise RuntimeError(f"is_nonzero(): expected a tensor of one element, got shape {list(input._sizes)}")
     return bool(input)
 
 
@@ -73,7 +73,7 @@ def is_signed(input: Any) -> bool:
 @public()
 def is_same_size(input: Any, other: Any) -> bool:
     """Whether two tensors have the same shape."""
-    return same(tuple(input.shape), tuple(other.shape))
+    return same(input._sizes, other._sizes)
 
 
 @public("get_device", method=False)

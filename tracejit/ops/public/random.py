@@ -89,7 +89,7 @@ class Generator:
     def set_state(self, new_state: Any) -> Generator:
         """Go back to where get_state() was called.  Raises RuntimeError for anything but its result."""
         raw = new_state if hasattr(new_state, "_array") else constant(array=ArrayConstant(np.array(new_state)))
-        if tuple(raw.shape) != (16,):
+        if raw._sizes != (16,):
             raise RuntimeError(f"set_state(): expected the 16 bytes of get_state(), got shape {list(raw.shape)}")
         parts = bitwise_left_shift(reshape(cast(raw, dtype=dtypes.int64), shape=(2, 8)), constant(array=_BYTES))
         write(self._used_state(), sum_(parts, dims=(1,), keepdim=False))
@@ -278,7 +278,7 @@ def rand_like(
     input: Any, *, generator: Generator | None = None, dtype: dtypes.DType | None = None, requires_grad: bool = False
 ) -> Any:
     """Numbers drawn uniformly from [0, 1), of the shape and dtype of `input`."""
-    return _finish(uniform_of(tuple(input.shape), floating("rand_like", dtype or input.dtype), generator), requires_grad)
+    return _finish(uniform_of(input._sizes, floating("rand_like", dtype or input.dtype), generator), requires_grad)
 
 
 @public(method=False)
@@ -286,7 +286,7 @@ def randn_like(
     input: Any, *, generator: Generator | None = None, dtype: dtypes.DType | None = None, requires_grad: bool = False
 ) -> Any:
     """Standard normal numbers of the shape and dtype of `input`."""
-    return _finish(_normal(tuple(input.shape), floating("randn_like", dtype or input.dtype), generator), requires_grad)
+    return _finish(_normal(input._sizes, floating("randn_like", dtype or input.dtype), generator), requires_grad)
 
 
 @public(method=False)
@@ -303,7 +303,7 @@ def randint_like(
         raise TypeError("randint_like(): expected a bound, randint_like(input, high) or randint_like(input, low, high)")
     below, above = (0, low) if high is None else (low or 0, high)
     below, above = operand("randint_like", "low", below), operand("randint_like", "high", above)
-    return arithmetic.cast(_integers(below, above, tuple(input.shape), generator), dtype=dtype or input.dtype)
+    return arithmetic.cast(_integers(below, above, input._sizes, generator), dtype=dtype or input.dtype)
 
 
 @public(method=False)
@@ -317,7 +317,7 @@ def normal(
         mean, std = (x if isinstance(x, int | float) else float(x) for x in (settled(mean), std))
         return _normal(_sizes("normal", (size,)), floating("normal", dtype), generator) * std + mean
     like = mean + std
-    return _normal(tuple(like.shape), floating("normal", dtype or like.dtype), generator) * std + mean
+    return _normal(like._sizes, floating("normal", dtype or like.dtype), generator) * std + mean
 
 
 @public(aliases=())
@@ -333,7 +333,7 @@ def bernoulli(input: Any, p: float | None = None, *, generator: Generator | None
             raise RuntimeError("bernoulli(): expects all probabilities to be in [0, 1]; use sigmoid() or clamp() to make them so")
     elif not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli(): expects p to be in [0, 1], but got p={p}")
-    drawn = comparison.lt(uniform_of(tuple(input.shape), dtype, generator), detach(probability) if p is None else probability)
+    drawn = comparison.lt(uniform_of(input._sizes, dtype, generator), detach(probability) if p is None else probability)
     return arithmetic.cast(drawn, dtype=input.dtype)
 
 
@@ -341,7 +341,7 @@ def _uniform_in(input: Any, from_: float = 0.0, to: float = 1.0, *, generator: G
     """Uniform numbers in [from, to) of the shape and dtype of `input`."""
     if from_ > to:
         raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={from_} > to={to}")
-    return uniform_of(tuple(input.shape), floating("uniform_", input.dtype), generator) * (to - from_) + from_
+    return uniform_of(input._sizes, floating("uniform_", input.dtype), generator) * (to - from_) + from_
 
 
 @rounds_once
@@ -349,7 +349,7 @@ def _normal_in(input: Any, mean: float = 0.0, std: float = 1.0, *, generator: Ge
     """Normal numbers of the shape and dtype of `input`."""
     if std < 0:
         raise RuntimeError(f"normal_ expects std >= 0.0, but found std {std}")
-    return _normal(tuple(input.shape), floating("normal_", input.dtype), generator) * std + mean
+    return _normal(input._sizes, floating("normal_", input.dtype), generator) * std + mean
 
 
 def _random_in(input: Any, from_: int = 0, to: int | None = None, *, generator: Generator | None = None) -> Any:
@@ -362,7 +362,7 @@ def _random_in(input: Any, from_: int = 0, to: int | None = None, *, generator: 
         floating_point = dtype.is_floating_point
         bits = 1 - round(math.log2(dtypes.EPSILON[dtype])) if floating_point else 8 * dtype.itemsize - dtype.is_signed
         to = 2 if dtype is dtypes.bool_ else (1 << bits) + floating_point
-    return arithmetic.cast(_integers(from_, to, tuple(input.shape), generator), dtype=dtype)
+    return arithmetic.cast(_integers(from_, to, input._sizes, generator), dtype=dtype)
 
 
 @rounds_once
@@ -370,7 +370,7 @@ def _exponential_in(input: Any, lambd: float = 1.0, *, generator: Generator | No
     """Exponential numbers with the rate `lambd`."""
     if lambd <= 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
-    return exponential_of(tuple(input.shape), floating("exponential_", input.dtype), generator) / lambd
+    return exponential_of(input._sizes, floating("exponential_", input.dtype), generator) / lambd
 
 
 def _bernoulli_in(input: Any, p: Any = 0.5, *, generator: Generator | None = None) -> Any:
@@ -378,7 +378,7 @@ def _bernoulli_in(input: Any, p: Any = 0.5, *, generator: Generator | None = Non
     p = settled(p)
     if isinstance(p, int | float):
         return bernoulli(input, p, generator=generator)
-    return arithmetic.cast(bernoulli(p.expand(tuple(input.shape)), generator=generator), dtype=input.dtype)
+    return arithmetic.cast(bernoulli(p.expand(input._sizes), generator=generator), dtype=input.dtype)
 
 
 for _name, _body in (

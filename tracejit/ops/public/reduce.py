@@ -26,7 +26,9 @@ Dim = int | tuple[int, ...] | list[int] | None
 def _widened(input: Any, dtype: dtypes.DType | None) -> Any:
     """Integers and bools are summed in int64."""
     given = input.dtype
-    target = dtype or (given if given.is_floating_point else dtypes.int64)
+    if dtype is None and given.is_floating_point:
+        return input
+    target = dtype or dtypes.int64
     return input if given is target else cast(input, dtype=target)
 
 
@@ -42,9 +44,9 @@ def sum_to_size(input: Any, *size: Any) -> Any:
     """Summed to a shape that broadcasts to the tensor's: the adjoint of expand().  Raises RuntimeError for other shapes."""
     shape = shape_of("sum_to_size", size)
     lead = input.ndim - len(shape)
-    if lead < 0 or not all(s == 1 or equal(s, n) for s, n in zip(shape, input.shape[lead:], strict=True)):
-        raise RuntimeError(f"sum_to_size(): size {list(shape)} is not expandable to size {list(input.shape)}")
-    dims = [d for d, n in enumerate(input.shape) if d < lead or (shape[d - lead] == 1 and n != 1)]
+    if lead < 0 or not all(s == 1 or equal(s, n) for s, n in zip(shape, input._sizes[lead:], strict=True)):
+        raise RuntimeError(f"sum_to_size(): size {list(shape)} is not expandable to size {list(input._sizes)}")
+    dims = [d for d, n in enumerate(input._sizes) if d < lead or (shape[d - lead] == 1 and n != 1)]
     total = primitives.sum_(input, dims=tuple(dims), keepdim=True) if dims else input
     return reshape(total, shape=shape)
 
@@ -60,7 +62,7 @@ def mean(input: Any, dim: Dim = None, keepdim: bool = False, *, dtype: dtypes.DT
             f"mean(): expected a floating-point input dtype, got {input.dtype.name}; convert it, e.g. input.float().mean()"
         )
     dims = normalise_dims("mean", dim, input.ndim)
-    return primitives.mean(input, dims=dims, keepdim=keepdim)
+    return state.top.bind(primitives.mean, (input,), {"dims": dims, "keepdim": keepdim})
 
 
 @public()
@@ -79,7 +81,7 @@ def var(input: Any, dim: Dim = None, unbiased: bool | None = None, keepdim: bool
         )
     dims = normalise_dims("var", dim, input.ndim)
     deviation = input - mean(input, dims if dims or input.ndim == 0 else None, keepdim=True)
-    n = product(input.shape[d] for d in dims)
+    n = product(input._sizes[d] for d in dims)
     divisor = max(0, n - correction) * 1.0
     total = primitives.sum_(deviation * deviation, dims=dims, keepdim=keepdim)
     return total / divisor
@@ -160,9 +162,9 @@ def std_mean(
 
 def require_elements(name: str, input: Any) -> None:
     """Raises RuntimeError for an empty tensor, of which there is no extreme."""
-    if 0 in input.shape:
+    if 0 in input._sizes:
         raise RuntimeError(
-            f"{name}(): expected a tensor with elements, got one of shape {list(input.shape)}; pass a dim that has some"
+            f"{name}(): expected a tensor with elements, got one of shape {list(input._sizes)}; pass a dim that has some"
         )
 
 
@@ -171,7 +173,7 @@ def amax(input: Any, dim: Dim = (), keepdim: bool = False) -> Any:
     """Largest element over `dim`; the gradient is divided evenly among equals.  Raises IndexError over an empty dimension."""
     if isinstance(dim, tuple | list) and not dim:
         require_elements("amax", input)
-    return primitives.amax(input, dims=normalise_dims("amax", dim, input.ndim), keepdim=keepdim)
+    return state.top.bind(primitives.amax, (input,), {"dims": normalise_dims("amax", dim, input.ndim), "keepdim": keepdim})
 
 
 @public()
@@ -179,24 +181,24 @@ def amin(input: Any, dim: Dim = (), keepdim: bool = False) -> Any:
     """Smallest element over `dim`; the gradient is divided evenly among equals.  Raises IndexError over an empty dimension."""
     if isinstance(dim, tuple | list) and not dim:
         require_elements("amin", input)
-    return primitives.amin(input, dims=normalise_dims("amin", dim, input.ndim), keepdim=keepdim)
+    return state.top.bind(primitives.amin, (input,), {"dims": normalise_dims("amin", dim, input.ndim), "keepdim": keepdim})
 
 
 @public("any")
 def any_(input: Any, dim: Dim = None, keepdim: bool = False) -> Any:
     """Whether any element over `dim` is nonzero."""
-    return primitives.any_(input, dims=normalise_dims("any", dim, input.ndim), keepdim=keepdim)
+    return state.top.bind(primitives.any_, (input,), {"dims": normalise_dims("any", dim, input.ndim), "keepdim": keepdim})
 
 
 @public("all")
 def all_(input: Any, dim: Dim = None, keepdim: bool = False) -> Any:
     """Whether all elements over `dim` are nonzero."""
-    return primitives.all_(input, dims=normalise_dims("all", dim, input.ndim), keepdim=keepdim)
+    return state.top.bind(primitives.all_, (input,), {"dims": normalise_dims("all", dim, input.ndim), "keepdim": keepdim})
 
 
 def _position(op: Any, input: Any, dim: int | None, keepdim: bool) -> Any:
     if dim is None:
-        flat = reshape(detach(input), shape=(product(input.shape),))
+        flat = reshape(detach(input), shape=(product(input._sizes),))
         out = op(flat, dim=0, keepdim=False)
         return reshape(out, shape=(1,) * input.ndim) if keepdim else out
     return op(detach(input), dim=normalise_dim(op.name, dim, input.ndim), keepdim=keepdim)
@@ -221,9 +223,9 @@ def logsumexp(input: Any, dim: Dim, keepdim: bool = False) -> Any:
     if not input.dtype.is_floating_point:
         input = cast(input, dtype=dtypes.default_dtype())
     dims = normalise_dims("logsumexp", dim, input.ndim)
-    if any(input.shape[d] == 0 for d in dims):  # there is no maximum
+    if any(input._sizes[d] == 0 for d in dims):  # there is no maximum
         return log(sum_(exp(input), dims, keepdim))
     high = detach(primitives.amax(input, dims=dims, keepdim=True))
     high = where(abs(high) == float("inf"), 0.0, high)
     out = log(primitives.sum_(exp(input - high), dims=dims, keepdim=True)) + high
-    return out if keepdim else reshape(out, shape=tuple(s for i, s in enumerate(input.shape) if i not in dims))
+    return out if keepdim else reshape(out, shape=tuple(s for i, s in enumerate(input._sizes) if i not in dims))

@@ -58,9 +58,9 @@ def scatter_reduce(input: Any, dim: int, index: Any, src: Any, reduce: str, *, i
     if reduce != "mean":
         return scattering.scatter_reduce(base, index, src, dim=at, reduce=reduce)
     total = F["scatter_add"](base, at, index, src)
-    ones = full(1, shape=tuple(input.shape), dtype=input.dtype)
+    ones = full(1, shape=input._sizes, dtype=input.dtype)
     counted = ones if include_self else F["scatter"](ones, at, index, 0)
-    count = F["scatter_add"](counted, at, index, full(1, shape=tuple(src.shape), dtype=input.dtype))
+    count = F["scatter_add"](counted, at, index, full(1, shape=src._sizes, dtype=input.dtype))
     count = where(F["lt"](count, 1), 1, count)
     return total / count if input.dtype.is_floating_point else F["floor_divide"](total, count)
 
@@ -85,7 +85,7 @@ def index_reduce(input: Any, dim: int, index: Any, source: Any, reduce: str, *, 
 def _along(positions: Any, at: int, source: Any) -> Any:
     """A vector of positions, one for each slice of `source`, spread over it."""
     single = reshape(positions, shape=tuple(positions.shape[0] if d == at else 1 for d in range(source.ndim)))
-    return expand(single, shape=tuple(source.shape))
+    return expand(single, shape=source._sizes)
 
 
 @public(in_place=True)
@@ -99,4 +99,4 @@ def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
     flat = indexing.index_put(
         F["reshape"](input, (-1,)), F["reshape"](source, (-1,)), positions, dims=(0,), accumulate=bool(accumulate)
     )
-    return F["reshape"](flat, tuple(input.shape))
+    return F["reshape"](flat, input._sizes)

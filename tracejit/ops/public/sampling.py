@@ -35,7 +35,7 @@ def multinomial(input: Any, num_samples: int, replacement: bool = False, *, gene
         raise RuntimeError(f"multinomial(): prob_dist must be 1 or 2 dim, got {input.ndim}")
     if not input.dtype.is_floating_point:
         raise RuntimeError(f"multinomial(): multinomial only supports floating-point dtypes for input, got: {input.dtype.name}")
-    categories = input.shape[-1]
+    categories = input._sizes[-1]
     if num_samples <= 0:
         raise RuntimeError(f"multinomial(): cannot sample n_sample <= 0 samples, got {num_samples}")
     if not replacement and num_samples > categories:
@@ -50,7 +50,7 @@ def multinomial(input: Any, num_samples: int, replacement: bool = False, *, gene
         total = ends[..., -1:]
         if not bool(FUNCTIONS["all"](comparison.gt(total, 0))):
             raise RuntimeError("multinomial(): invalid multinomial distribution (sum of probabilities <= 0)")
-        drawn = uniform_of((*input.shape[:-1], num_samples), dtypes.float64, generator) * total
+        drawn = uniform_of((*input._sizes[:-1], num_samples), dtypes.float64, generator) * total
         return FUNCTIONS["searchsorted"](ends, drawn, right=True)
     possible = FUNCTIONS["sum"](comparison.gt(weights, 0), -1)
     if not bool(FUNCTIONS["all"](comparison.ge(possible, num_samples))):
@@ -58,7 +58,7 @@ def multinomial(input: Any, num_samples: int, replacement: bool = False, *, gene
             "multinomial(): invalid multinomial distribution (with replacement=False, not enough non-negative category to sample)"
         )
     # the first of independent exponential clocks with these rates to ring, then the second ...
-    clocks = exponential_of(tuple(input.shape), dtypes.float64, generator) / weights
+    clocks = exponential_of(input._sizes, dtypes.float64, generator) / weights
     if num_samples == 1:
         return FUNCTIONS["argmin"](clocks, -1, keepdim=True)
     return FUNCTIONS["argsort"](clocks, -1, stable=True)[..., :num_samples].clone()
@@ -72,7 +72,7 @@ def poisson(input: Any, generator: Generator | None = None) -> Any:
     rate = arithmetic.cast(detach(input), dtype=dtypes.float64)
     if bool(FUNCTIONS["any"](comparison.lt(rate, 0))):
         raise RuntimeError("poisson(): invalid Poisson rate, expected rate to be non-negative")
-    u = uniform_of(tuple(input.shape), dtypes.float64, generator)
+    u = uniform_of(input._sizes, dtypes.float64, generator)
     low, high = rate * 0 - 1, rate + 40 * mathematics.sqrt(rate) + 60  # P(X <= low) = 0 <= u < P(X <= high)
     for _ in range(64):  # bisection: the least k with u < P(X <= k)
         middle = rounding.floor((low + high) / 2)
@@ -107,7 +107,7 @@ def _cauchy_in(input: Any, median: float = 0.0, sigma: float = 1.0, *, generator
     """Numbers of the Cauchy distribution around `median` of width `sigma`."""
     if sigma <= 0.0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
-    u = _open_uniform(tuple(input.shape), floating("cauchy_", input.dtype), generator)
+    u = _open_uniform(input._sizes, floating("cauchy_", input.dtype), generator)
     return FUNCTIONS["tan"]((u - 0.5) * math.pi) * sigma + median
 
 
@@ -116,7 +116,7 @@ def _log_normal_in(input: Any, mean: float = 1.0, std: float = 2.0, *, generator
     """exp of normal numbers with the given mean and standard deviation."""
     if std <= 0.0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
-    normal = FUNCTIONS["randn"](tuple(input.shape), dtype=floating("log_normal_", input.dtype), generator=generator)
+    normal = FUNCTIONS["randn"](input._sizes, dtype=floating("log_normal_", input.dtype), generator=generator)
     return mathematics.exp(normal * std + mean)
 
 
@@ -125,7 +125,7 @@ def _geometric_in(input: Any, p: float, *, generator: Generator | None = None) -
     """How many trials of probability `p` it takes to the first success: 1, 2, ..."""
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
-    waiting = exponential_of(tuple(input.shape), dtypes.float64, generator)
+    waiting = exponential_of(input._sizes, dtypes.float64, generator)
     return arithmetic.cast(rounding.ceil(waiting * (-1 / log1p(-p))), dtype=input.dtype)
 
 

@@ -92,7 +92,7 @@ def sort(input: Any, dim: int = -1, descending: bool = False, stable: bool = Fal
     if not input.ndim:
         indices = argsort(input)
         return Sort(gather(input, indices, dim=at), indices)
-    return Sort(*leading(input, dim=at, count=input.shape[at], descending=bool(descending)))
+    return Sort(*leading(input, dim=at, count=input._sizes[at], descending=bool(descending)))
 
 
 @public()
@@ -118,7 +118,7 @@ def topk(input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool =
 def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """(value, index) of the k-th smallest element along `dim`, counted from 1."""
     at = normalise_dim("kthvalue", dim, input.ndim)
-    size = input.shape[at] if input.ndim else 1
+    size = input._sizes[at] if input.ndim else 1
     if not 1 <= k <= size:
         raise RuntimeError(f"kthvalue(): selected number k out of range: k is {k}, dimension {at} has size {size}")
     if not input.ndim:
@@ -140,7 +140,7 @@ def _shared_among_equals(flat: Any, value: Any) -> Any:
 def median(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     """The median (the lower one of two), NaN where there is a NaN; with `dim`, (values, indices) along it."""
     if dim is None:
-        flat = reshape(input if input.is_contiguous() else input.clone(), shape=(product(input.shape),))
+        flat = reshape(input if input.is_contiguous() else input.clone(), shape=(product(input._sizes),))
         if not input.dtype.is_floating_point:
             return median(flat, 0).values
         if not flat.shape[0]:
@@ -149,9 +149,9 @@ def median(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     at = normalise_dim("median", dim, input.ndim)
     if not input.ndim:
         return _at_positions(Median, input, at, argsort(input), keepdim)
-    size = input.shape[at]
+    size = input._sizes[at]
     if not size:
-        raise IndexError(f"median(): expected dimension {at} to have elements, got a tensor of shape {list(input.shape)}")
+        raise IndexError(f"median(): expected dimension {at} to have elements, got a tensor of shape {list(input._sizes)}")
     middle = (size - 1) // 2
     indices = slice_(argsort(input, at), dim=at, start=middle, stop=middle + 1, step=1)
     if input.dtype.is_floating_point:
@@ -166,7 +166,7 @@ def nanmedian(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     if not input.dtype.is_floating_point:
         return median(input, dim, keepdim)
     if dim is None:
-        flat = reshape(input if input.is_contiguous() else input.clone(), shape=(product(input.shape),))
+        flat = reshape(input if input.is_contiguous() else input.clone(), shape=(product(input._sizes),))
         return _shared_among_equals(flat, nanmedian(detach(flat), 0).values) if flat.shape[0] else median(input)
     at = normalise_dim("nanmedian", dim, input.ndim)
     if not input.ndim:
@@ -188,10 +188,10 @@ def searchsorted(
         input = full(input, shape=(), dtype=sorted_sequence.dtype)
     if sorter is not None:
         sorted_sequence = gather(sorted_sequence, sorter, dim=sorted_sequence.ndim - 1)
-    if sorted_sequence.ndim > 1 and sorted_sequence.shape[:-1] != input.shape[:-1]:
+    if sorted_sequence.ndim > 1 and sorted_sequence.shape[:-1] != input._sizes[:-1]:
         raise RuntimeError(
             f"searchsorted(): boundaries of shape {list(sorted_sequence.shape)} need values with the same leading sizes, "
-            f"got {list(input.shape)}"
+            f"got {list(input._sizes)}"
         )
     return _narrowed(sorting.searchsorted(detach(sorted_sequence), detach(input), right=right or side == "right"), out_int32)
 

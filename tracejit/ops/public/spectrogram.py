@@ -44,7 +44,7 @@ def stft(
         raise RuntimeError(f"stft(): expected a 1D or 2D tensor, got {input.ndim}D")
     if hop <= 0 or not 0 < width <= n_fft:
         raise RuntimeError(f"stft(): expected hop_length > 0 and 0 < win_length <= n_fft, got {hop}, {width} and {n_fft}")
-    if window is not None and tuple(window.shape) != (width,):
+    if window is not None and window._sizes != (width,):
         raise RuntimeError(f"stft(): expected a 1D window tensor of size equal to win_length={width}, got {list(window.shape)}")
     signal = _continued(input, n_fft // 2, pad_mode) if center else input
     time = signal.ndim - 1

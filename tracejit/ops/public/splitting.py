@@ -21,8 +21,8 @@ def _pieces(name: str, input: Any, indices_or_sections: Any, rank: int, dim: int
     if input.ndim < rank:
         raise RuntimeError(f"{name}(): expected at least {rank} dimension{'s' * (rank > 1)}, got {input.ndim}")
     parts = settled(indices_or_sections)
-    if isinstance(parts, int) and (parts <= 0 or input.shape[dim] % parts):
-        raise RuntimeError(f"{name}(): dimension {dim} of size {input.shape[dim]} cannot be divided into {parts} equal pieces")
+    if isinstance(parts, int) and (parts <= 0 or input._sizes[dim] % parts):
+        raise RuntimeError(f"{name}(): dimension {dim} of size {input._sizes[dim]} cannot be divided into {parts} equal pieces")
     return tensor_split(input, parts, dim)
 
 

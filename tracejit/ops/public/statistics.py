@@ -188,19 +188,19 @@ def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
         raise RuntimeError("bincount(): only supports 1-d non-negative integral inputs")
     if minlength < 0:
         raise RuntimeError("bincount(): minlength should be >= 0")
-    if weights is not None and tuple(weights.shape) != tuple(input.shape):
+    if weights is not None and weights._sizes != input._sizes:
         raise RuntimeError("bincount(): weights should be 1-d and have the same length as input")
     if weights is None and not (minlength and is_recording()):  # programs may know how many there are
         return indexing.occurrences(input, minlength=minlength)
     length = minlength
-    if input.shape[0]:
+    if input._sizes[0]:
         if F["amin"](input) < 0:
             raise RuntimeError("bincount(): only supports 1-d non-negative integral inputs")
         largest = F["amax"](input)
         if not largest < minlength:  # else no call asks which it is
             length = int(largest) + 1
     if weights is None:
-        values = F["ones"](input.shape[0], dtype=dtypes.int64)
+        values = F["ones"](input._sizes[0], dtype=dtypes.int64)
     else:
         values = detach(weights)
         if values.dtype is not dtypes.float32:

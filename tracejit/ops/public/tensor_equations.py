@@ -127,7 +127,7 @@ def vander(x: Any, *, N: int | None = None) -> Any:  # noqa: N803  (PyTorch's na
 
 def _powers(x: Any, count: int) -> Any:
     column = reshape(x, shape=(*x.shape, 1))
-    ones = full(1, shape=tuple(column.shape), dtype=x.dtype)
+    ones = full(1, shape=column._sizes, dtype=x.dtype)
     if count <= 1:
         return expand(ones, *x.shape, count)
     return cumprod(cat(ones, expand(column, *x.shape, count - 1), dim=x.ndim), -1)
