@@ -133,6 +133,64 @@ def _normalised_rows(form: str, dtype: DType) -> Kernel:
     return Kernel(Nest("rows", (out, x), (rows, length), (), (For(row, rows, body),)), 2)
 
 
+def _entropy_rows(form: str, dtype: DType) -> Kernel:
+    """loss[r] = log(sum(exp(x[r]))) - x[r, target[r]], 0 where that target is ignored, and share[r] = exp(x[r]) / sum(exp(x[r])).  Buffers:
+    loss, share, x, target (int64); sizes: how many rows, their length, the target that is ignored.  It returns 1, with a part done, where
+    a target is out of range."""
+    loss, share, x = (Buffer(name, dtype) for name in ("loss", "share", "x"))
+    target, sizes = Buffer("target", dtypes.int64), [Size(name) for name in ("rows", "length", "ignored")]
+    rows, length, ignored = sizes
+    row, axes = Axis("r"), [Axis(name) for name in "ijk"]
+    indices = [Index(((row, length), (axis, 1))) for axis in axes]
+    most, total, e = (Var(name, dtype) for name in ("most", "total", "e"))
+    wanted, at, kept = Var("wanted", dtypes.int64), Var("at", dtypes.int64), Var("kept", dtypes.bool_)
+    outside, position = bounded(wanted, SizeValue(length))
+    picked = Load(x, Index(((row, length),), 0, at, 1)) - most
+    body: tuple[Statement, ...] = (
+        Let(wanted, Load(target, Index(((row, 1),)))),
+        Let(kept, builder.ne(wanted, SizeValue(ignored))),
+        Exit(builder.logical_and(kept, outside), 1),
+        Let(at, position),
+        Reduce(axes[0], length, ((most, "max", Load(x, indices[0])),)),
+        Reduce(
+            axes[1],
+            length,
+            ((total, "sum", e),),
+            (Let(e, builder.exp(Load(x, indices[1]) - most)), Store(share, indices[1], e)),
+        ),
+        Store(loss, Index(((row, 1),)), builder.select(kept, builder.log(total) - picked, builder.const(0.0, dtype))),
+        For(axes[2], length, (Store(share, indices[2], Load(share, indices[2]) / total),), vector=True),
+    )
+    return Kernel(Nest("entropy", (loss, share, x, target), tuple(sizes), (), (For(row, rows, body),)), 2)
+
+
+def _standardised_rows(form: str, dtype: DType) -> Kernel:
+    """Rows with mean 0 and variance 1, then times a weight, plus a bias, if the form has them.  Buffers: out, means, biased variances, x,
+    what is added to a variance (float64), weight, bias; sizes: how many rows, their length."""
+    out, means, variances, x = (Buffer(name, dtype) for name in ("out", "means", "variances", "x"))
+    eps, rows, length = Buffer("eps", dtypes.float64), Size("rows"), Size("length")
+    more = [Buffer(name, dtype) for name in ("weight", "bias") if name in form]
+    row, axes = Axis("r"), [Axis(name) for name in "ijk"]
+    indices, here = [Index(((row, length), (axis, 1))) for axis in axes], Index(((row, 1),))
+    total, squares, mean, variance, factor, d = (Var(n, dtype) for n in ("total", "squares", "mean", "variance", "factor", "d"))
+    count = builder.cast(SizeValue(length), dtype)
+    result = (Load(x, indices[2]) - mean) * factor
+    for buffer in more:
+        value = Load(buffer, Index(((axes[2], 1),)))
+        result = result * value if buffer.name == "weight" else result + value
+    body: tuple[Statement, ...] = (
+        Reduce(axes[0], length, ((total, "sum", Load(x, indices[0])),)),
+        Let(mean, total / count),
+        Reduce(axes[1], length, ((squares, "sum", d * d),), (Let(d, Load(x, indices[1]) - mean),)),
+        Let(variance, squares / count),
+        Let(factor, builder.rsqrt(variance + builder.cast(Load(eps, Index()), dtype))),
+        Store(means, here, mean),
+        Store(variances, here, variance),
+        For(axes[2], length, (Store(out, indices[2], result),), vector=True),
+    )
+    return Kernel(Nest("rows", (out, means, variances, x, eps, *more), (rows, length), (), (For(row, rows, body),)), 2)
+
+
 def _reduced_rows(form: str, dtype: DType) -> Kernel:
     """The sum, or the product, of each row of x.  Buffers: out, x; sizes: how many rows, their length.  The order is that of programs."""
     out, x, rows, length = Buffer("out", dtype), Buffer("x", dtype), Size("rows"), Size("length")
@@ -182,6 +240,11 @@ _LOGARITHMS: Final = "logarithms of normalised rows"
 _FORMS: Final[dict[str, Callable[[str, DType], Kernel]]] = {
     "normalised rows": _normalised_rows,
     _LOGARITHMS: _normalised_rows,
+    "entropy of rows": _entropy_rows,
+    "standardised rows": _standardised_rows,
+    "standardised rows, weight": _standardised_rows,
+    "standardised rows, bias": _standardised_rows,
+    "standardised rows, weight, bias": _standardised_rows,
     "sum of rows": _reduced_rows,
     "prod of rows": _reduced_rows,
     "added slices": _added_slices,

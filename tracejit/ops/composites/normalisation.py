@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tracejit.core import kernels
 from tracejit.core.aval import Aval
 from tracejit.core.shapes import float_product
 from tracejit.core.unbroadcast import sum_to
@@ -181,7 +182,26 @@ def _layer_expansion(x: Any, weight: Any, bias: Any, dims: Dims, eps: float) -> 
 )  # fmt: skip
 def layer_norm(x: Any, weight: Any, bias: Any, dims: Dims, eps: float) -> tuple[Any, Any, Any]:
     """(x with zero mean and unit variance over the last dimensions `dims`, * weight + bias; the means; the biased variances)."""
-    return _normalised(x, weight, bias, dims, eps)
+    found = _standardised_rows(x, weight, bias, dims, eps)
+    return _normalised(x, weight, bias, dims, eps) if found is None else found
+
+
+def _standardised_rows(x: Any, weight: Any, bias: Any, dims: Dims, eps: float) -> tuple[Any, Any, Any] | None:
+    """The same by a kernel; None where the operands are not contiguous."""
+    form, more = "standardised rows", []
+    for name, parameter in (("weight", weight), ("bias", bias)):
+        if parameter is not None:
+            if not (parameter.flags.c_contiguous and parameter.dtype is x.dtype):
+                return None
+            form += f", {name}"
+            more.append(parameter)
+    run = kernels.floating(form, x) if x.size else None
+    if run is None:
+        return None
+    out, shape = np.empty(x.shape, x.dtype), (*x.shape[: dims[0]], *(1,) * len(dims))
+    mean, variance = np.empty(shape, x.dtype), np.empty(shape, x.dtype)
+    run(out, mean, variance, x, np.array(eps, np.float64), *more, mean.size, x.size // mean.size)
+    return out, mean, variance
 
 
 @layer_norm.vjp(saves=("0 1 out1 out2", "0 out1 out2", ""))

@@ -207,6 +207,30 @@ def _entropy_expansion(x: Any, target: Any, dim: int, ignored: int, reduction: s
 )
 def cross_entropy(x: Any, target: Any, dim: int, ignored: int, reduction: str) -> tuple[Any, Any]:
     """(nll_loss of log_softmax(x), softmax(x)) in one step; of at least one class."""
+    found = _entropy_rows(x, target, dim, ignored, reduction)
+    return _entropy(x, target, dim, ignored, reduction) if found is None else found
+
+
+def _entropy_rows(x: Any, target: Any, dim: int, ignored: int, reduction: str) -> tuple[Any, Any] | None:
+    """The same by a kernel, where rows are contiguous and all targets in range; else None."""
+    if dim != x.ndim - 1 or target.dtype != np.int64 or not target.flags.c_contiguous or not -_FAR < ignored < _FAR:
+        return None
+    run = kernels.floating("entropy of rows", x)
+    if run is None:
+        return None
+    loss, share = np.empty(target.shape, x.dtype), np.empty(x.shape, x.dtype)
+    if run(loss, share, x, target, target.size, x.shape[-1], ignored):
+        return None
+    if reduction == "none":
+        return loss, share
+    total = np.add.reduce(loss, axis=None)
+    return total if reduction == "sum" else total / loss.dtype.type(np.count_nonzero(target != ignored)), share
+
+
+_FAR = 1 << 63
+
+
+def _entropy(x: Any, target: Any, dim: int, ignored: int, reduction: str) -> tuple[Any, Any]:
     share = x - np.maximum.reduce(x, axis=dim, keepdims=True)
     kept, safe = target != ignored, target
     if not kept.all():

@@ -6,6 +6,7 @@ from typing import Any
 
 from tracejit.core import dtypes
 from tracejit.core.devices import require_cpu
+from tracejit.core.interpreter import state
 from tracejit.core.library_warnings import warn
 from tracejit.core.numbers import settled
 from tracejit.core.shapes import integer, rounded_down, rounded_up
@@ -29,7 +30,8 @@ def _filled(name: str, sizes: tuple[Any, ...], value: Any, dtype: dtypes.DType |
     for s in shape:
         if s < 0:
             raise RuntimeError(f"{name}(): sizes must not be negative, got {list(shape)}")
-    return _finish(creation.full(value, shape=shape, dtype=dtype or dtypes.default_dtype()), requires_grad)
+    out = state.top.bind(creation.full, (value,), {"shape": shape, "dtype": dtype or dtypes.default_dtype()})
+    return _finish(out, requires_grad)
 
 
 @public(method=False)

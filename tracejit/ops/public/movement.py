@@ -34,15 +34,20 @@ def shape_of(name: str, sizes: tuple[Any, ...]) -> Shape:
 
 def _infer(name: str, shape: Shape, size: int) -> Shape:
     """Replace one -1 by what makes the sizes multiply to `size`."""
-    unknown = [i for i, s in enumerate(shape) if s == -1]
-    rest = product([s for s in shape if s != -1] if unknown else shape)
-    if len(unknown) > 1 or any(s < -1 for s in shape):
-        raise RuntimeError(f"{name}(): invalid shape {list(shape)}: at most one size may be -1, the others must not be negative")
-    if unknown:
+    at, rest = -1, 1
+    for i, s in enumerate(shape):
+        if s == -1 and at < 0:
+            at = i
+        elif s < 0:
+            raise RuntimeError(
+                f"{name}(): invalid shape {list(shape)}: at most one size may be -1, the others must not be negative"
+            )
+        else:
+            rest = s * rest
+    if at >= 0:
         if rest == 0 or size % rest:
             raise RuntimeError(f"{name}(): shape {list(shape)} is invalid for a tensor of {size} elements")
-        i = unknown[0]
-        return (*shape[:i], size // rest, *shape[i + 1 :])
+        return (*shape[:at], size // rest, *shape[at + 1 :])
     if rest != size:
         raise RuntimeError(f"{name}(): shape {list(shape)} is invalid for a tensor of {size} elements; it would need {rest}")
     return shape
