@@ -6,6 +6,7 @@ from typing import Any
 
 from tracejit.autograd.grad_mode import no_grad
 from tracejit.core.dtypes import int64
+from tracejit.core.interpreter import state
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.precision import lowered, rounds_once
 from tracejit.core.shapes import integer, product
@@ -41,7 +42,7 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
         raise RuntimeError(
             f"linear(): expected input with 1 or more and weight with 1 or 2 dimensions, got {list(input._sizes)} and {list(weight.shape)}"
         )
-    inside = weight.shape[-1]
+    inside = weight._sizes[-1]
     if input._sizes[-1] != inside:
         raise RuntimeError(
             f"linear(): expected the last dimension of input to be {inside} (weight is {list(weight.shape)}), got {list(input._sizes)}"
@@ -51,14 +52,14 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
             f"linear(): expected input and weight to have one dtype, got {input.dtype.name} and {weight.dtype.name}; convert one, e.g. "
             f"input.to({weight.dtype.name}) or module.to({input.dtype.name})"
         )
-    lead = tuple(input._sizes[:-1])
-    outside = tuple(weight.shape[:-1])
-    columns = permute(weight, dims=(1, 0)) if outside else reshape(weight, shape=(inside, 1))
+    lead = input._sizes[:-1]
+    outside = weight._sizes[:-1]
+    columns = state.top.bind(permute, (weight,), {"dims": (1, 0)}) if outside else reshape(weight, shape=(inside, 1))
     rows = input if input.ndim == 2 else input.reshape(product(lead), inside)  # one product of matrices, also for a batch of them
     dtype = input.dtype
     alike = bias is not None and bias.dtype is dtype and weight.dtype is dtype and dtype.is_floating_point
     added = alike and outside and bias._sizes in ((), outside)
-    out = addmm(bias, rows, columns) if added else matmul(rows, columns)
+    out = addmm(bias, rows, columns) if added else state.top.bind(matmul, (rows, columns), {})
     if input.ndim != 2 or not outside:
         out = reshape(out, shape=lead + outside)
     return out if bias is None or added else out + bias

@@ -84,8 +84,7 @@ def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None
     _per_channel("group_norm", channels, weight=weight, bias=bias)
     same_dtype("group_norm", input, weight=weight, bias=bias)
     groups = input.reshape(batch, num_groups, product(input._sizes[1:]) // num_groups)
-    deviation, _, variance = _moments(groups, (2,))
-    out = (deviation * rsqrt(variance + eps)).reshape(input._sizes)
+    out = normalised_layers(groups, None, None, dims=(2,), eps=float(eps))[0].reshape(input._sizes)
     return _affine(out, _channelwise(weight, input.ndim), _channelwise(bias, input.ndim))
 
 
@@ -176,10 +175,10 @@ def instance_norm(
         raise ValueError(
             f"instance_norm(): expected more than 1 spatial element when training, got input size {list(input._sizes)}"
         )
-    deviation, mean, variance = _moments(input, dims)
+    out, mean, variance = normalised_layers(input, None, None, dims=dims, eps=float(eps))
     for running, statistic in ((running_mean, mean), (running_var, variance * (count / max(count - 1, 1)))):
         _update(running, primitives.sum_(statistic, dims=(0,), keepdim=True) / batch, momentum)
-    return _affine(deviation * rsqrt(variance + eps), _channelwise(weight, input.ndim), _channelwise(bias, input.ndim))
+    return _affine(out, _channelwise(weight, input.ndim), _channelwise(bias, input.ndim))
 
 
 @of_tensors

@@ -191,6 +191,55 @@ def _standardised_rows(form: str, dtype: DType) -> Kernel:
     return Kernel(Nest("rows", (out, means, variances, x, eps, *more), (rows, length), (), (For(row, rows, body),)), 2)
 
 
+def _likelihood_rows(form: str, dtype: DType) -> Kernel:
+    """loss[r] = -x[r, target[r]], 0 where that target is ignored.  Buffers: loss, x, target (int64); sizes: how many rows, their length,
+    the target that is ignored.  It returns 1, with a part done, where a target is out of range."""
+    loss, x, target = Buffer("loss", dtype), Buffer("x", dtype), Buffer("target", dtypes.int64)
+    rows, length, ignored = sizes = tuple(map(Size, ("rows", "length", "ignored")))
+    row, wanted, at, kept = Axis("r"), Var("wanted", dtypes.int64), Var("at", dtypes.int64), Var("kept", dtypes.bool_)
+    outside, position = bounded(wanted, SizeValue(length))
+    picked = builder.neg(Load(x, Index(((row, length),), 0, at, 1)))
+    body: tuple[Statement, ...] = (
+        Let(wanted, Load(target, Index(((row, 1),)))),
+        Let(kept, builder.ne(wanted, SizeValue(ignored))),
+        Exit(builder.logical_and(kept, outside), 1),
+        Let(at, position),
+        Store(loss, Index(((row, 1),)), builder.select(kept, picked, builder.const(0.0, dtype))),
+    )
+    return Kernel(Nest("likelihood", (loss, x, target), sizes, (), (For(row, rows, body),)), 1)
+
+
+def _standardised_gradient(form: str, dtype: DType) -> Kernel:
+    """The gradient of x, of which standardised rows were made, times a weight if the form has one.  Buffers: result, gradient of the rows,
+    x, means, biased variances, what was added to these (float64), weight; sizes: how many rows, their length."""
+    out, g, x, means, variances = (Buffer(name, dtype) for name in ("out", "g", "x", "means", "variances"))
+    eps, rows, length = Buffer("eps", dtypes.float64), Size("rows"), Size("length")
+    more = [Buffer("weight", dtype)] if "weight" in form else []
+    row, axes = Axis("r"), (Axis("i"), Axis("j"))
+    here = Index(((row, 1),))
+    mean, factor, total, share = (Var(name, dtype) for name in ("mean", "factor", "total", "share"))
+    count = builder.cast(SizeValue(length), dtype)
+
+    def element(k: int) -> tuple[tuple[Statement, ...], Expr, Expr, Index]:
+        index = Index(((row, length), (axes[k], 1)))
+        inner, normal = Var(f"inner{k}", dtype), Var(f"normal{k}", dtype)
+        value: Expr = Load(g, index)
+        for buffer in more:
+            value = value * Load(buffer, Index(((axes[k], 1),)))
+        return (Let(inner, value), Let(normal, (Load(x, index) - mean) * factor)), inner, normal, index
+
+    first, inner, normal, _ = element(0)
+    second, again, same, index = element(1)
+    result = (again - same * (share / count) - total / count) * factor
+    body: tuple[Statement, ...] = (
+        Let(mean, Load(means, here)),
+        Let(factor, builder.rsqrt(Load(variances, here) + builder.cast(Load(eps, Index()), dtype))),
+        Reduce(axes[0], length, ((total, "sum", inner), (share, "sum", inner * normal)), first),
+        For(axes[1], length, (*second, Store(out, index, result)), vector=True),
+    )
+    return Kernel(Nest("rows", (out, g, x, means, variances, eps, *more), (rows, length), (), (For(row, rows, body),)), 2)
+
+
 def _reduced_rows(form: str, dtype: DType) -> Kernel:
     """The sum, or the product, of each row of x.  Buffers: out, x; sizes: how many rows, their length.  The order is that of programs."""
     out, x, rows, length = Buffer("out", dtype), Buffer("x", dtype), Size("rows"), Size("length")
@@ -241,6 +290,9 @@ _FORMS: Final[dict[str, Callable[[str, DType], Kernel]]] = {
     "normalised rows": _normalised_rows,
     _LOGARITHMS: _normalised_rows,
     "entropy of rows": _entropy_rows,
+    "likelihood of rows": _likelihood_rows,
+    "gradient of standardised rows": _standardised_gradient,
+    "gradient of standardised rows, weight": _standardised_gradient,
     "standardised rows": _standardised_rows,
     "standardised rows, weight": _standardised_rows,
     "standardised rows, bias": _standardised_rows,

@@ -204,9 +204,27 @@ def _standardised_rows(x: Any, weight: Any, bias: Any, dims: Dims, eps: float) -
     return out, mean, variance
 
 
+def _gradient_of_rows(c: Any, g: Any) -> Any:
+    """The gradient of x by a kernel; None where the operands are no contiguous arrays."""
+    x, weight = c.inputs[:2]
+    if not (isinstance(g, np.ndarray) and g.flags.aligned and (weight is None or weight.flags.c_contiguous)):
+        return None
+    run = kernels.floating("gradient of standardised rows" + (", weight" if weight is not None else ""), x) if x.size else None
+    if run is None:
+        return None
+    _, mean, variance = c.outputs
+    out, more = np.empty(x.shape, x.dtype), () if weight is None else (weight,)
+    eps = np.array(c.attributes["eps"], np.float64)
+    run(out, np.ascontiguousarray(g), x, mean, variance, eps, *more, mean.size, x.size // mean.size)
+    return out
+
+
 @layer_norm.vjp(saves=("0 1 out1 out2", "0 out1 out2", ""))
 def _(c: Any, g: Any, g_mean: Any, g_variance: Any) -> Any:
-    if c.needs[0] or c.needs[1]:
+    gx = _gradient_of_rows(c, g) if c.needs[0] and not c.needs[1] and g_mean is None and g_variance is None else None
+    if gx is not None:
+        g_weight, g_bias = None, g
+    elif c.needs[0] or c.needs[1]:
         gx, g_weight, g_bias = _gradients(c, c.attributes["dims"], c.inputs[1], g, g_mean, g_variance)
     else:
         gx, g_weight, g_bias = None, None, g

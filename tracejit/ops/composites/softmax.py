@@ -155,6 +155,11 @@ def _likelihood(logp: Any, target: Any, dim: int, ignored: int, reduction: str) 
 def nll_loss(logp: Any, target: Any, dim: int, ignored: int, reduction: str) -> Any:
     """The negative log likelihood of the classes `target` along `dim`; those that equal `ignored` count nothing.  reduction: "none", "sum"
     or "mean".  Raises IndexError for classes that do not exist."""
+    run = kernels.floating("likelihood of rows", logp) if _are_rows(logp, target, dim, ignored) else None
+    if run is not None:
+        loss = np.empty(target.shape, logp.dtype)
+        if not run(loss, logp, target, target.size, logp.shape[-1], ignored):
+            return _together(loss, target, ignored, reduction)
     kept, safe = target != ignored, target
     if not kept.all():
         safe = np.where(kept, target, 0)
@@ -213,21 +218,29 @@ def cross_entropy(x: Any, target: Any, dim: int, ignored: int, reduction: str) -
 
 def _entropy_rows(x: Any, target: Any, dim: int, ignored: int, reduction: str) -> tuple[Any, Any] | None:
     """The same by a kernel, where rows are contiguous and all targets in range; else None."""
-    if dim != x.ndim - 1 or target.dtype != np.int64 or not target.flags.c_contiguous or not -_FAR < ignored < _FAR:
-        return None
-    run = kernels.floating("entropy of rows", x)
+    run = kernels.floating("entropy of rows", x) if _are_rows(x, target, dim, ignored) else None
     if run is None:
         return None
     loss, share = np.empty(target.shape, x.dtype), np.empty(x.shape, x.dtype)
     if run(loss, share, x, target, target.size, x.shape[-1], ignored):
         return None
-    if reduction == "none":
-        return loss, share
-    total = np.add.reduce(loss, axis=None)
-    return total if reduction == "sum" else total / loss.dtype.type(np.count_nonzero(target != ignored)), share
+    return _together(loss, target, ignored, reduction), share
 
 
 _FAR = 1 << 63
+
+
+def _are_rows(x: Any, target: Any, dim: int, ignored: int) -> bool:
+    """Whether the classes lie side by side in `x`, and `target` is what kernels take."""
+    return dim == x.ndim - 1 and target.dtype == np.int64 and target.flags.c_contiguous and -_FAR < ignored < _FAR
+
+
+def _together(loss: Any, target: Any, ignored: int, reduction: str) -> Any:
+    """The losses of rows reduced."""
+    if reduction == "none":
+        return loss
+    total = np.add.reduce(loss, axis=None)
+    return total if reduction == "sum" else total / loss.dtype.type(np.count_nonzero(target != ignored))
 
 
 def _entropy(x: Any, target: Any, dim: int, ignored: int, reduction: str) -> tuple[Any, Any]:
