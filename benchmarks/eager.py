@@ -384,9 +384,20 @@ def _arrays(value: Any) -> list[np.ndarray]:
 
 
 def differences(calls: Sequence[Callable[[], Any]]) -> float:
-    """How far the results of the first call are from those of the others, as `relative_difference` says."""
+    """How far the results of the first call are from those of the others, as `relative_difference` says of elements that are not equal,
+    or NaN in both."""
     first, *others = [_arrays(call()) for call in calls]
-    return max((relative_difference(first, other) for other in others), default=0.0)
+    return max((relative_difference(*_without_equal(first, other)) for other in others), default=0.0)
+
+
+def _without_equal(ones: list[np.ndarray], others: list[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """The arrays with 0 in the place of infinities and NaN that are in both."""
+    if [x.shape for x in ones] != [x.shape for x in others]:
+        return ones, others
+    unusual = [~np.isfinite(a) & ((a == b) | (np.isnan(a) & np.isnan(b))) for a, b in zip(ones, others, strict=True)]
+    return [np.where(u, 0, a) for u, a in zip(unusual, ones, strict=True)], [
+        np.where(u, 0, b) for u, b in zip(unusual, others, strict=True)
+    ]
 
 
 def expressions(libraries: Sequence[Any], wanted: Sequence[str] = ()) -> tuple[dict[str, str], list[str]]:

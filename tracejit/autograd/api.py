@@ -47,7 +47,7 @@ def _roots(name: str, tensors: Sequence[Any], gradients: Sequence[Any] | None) -
                     f"{name}(): grad can be implicitly created only for scalar outputs; element {i} has shape {list(x.shape)}; pass it"
                 )
             g = ones_like(x)
-        elif tuple(g.shape) != tuple(x.shape):
+        elif g._sizes != x._sizes:
             raise RuntimeError(f"{name}(): mismatch in shape: gradient {i} has shape {list(g.shape)}, the tensor {list(x.shape)}")
         elif g.dtype is not x.dtype:
             raise RuntimeError(

@@ -20,6 +20,7 @@ from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.core.op import Kind, Op, VjpContext
 from tracejit.core.unbroadcast import sum_to
+from tracejit.ops.fused import pulled_back
 from tracejit.ops.movement.copies import clone
 from tracejit.ops.movement.views import detach
 
@@ -441,6 +442,10 @@ class OpNode(Node):
                 raise changed_in_place(op.title, self.out_meta[0])
         rule = op.vjp_rule
         assert rule is not None, op.name
+        if self.meta is None and not tensors and op.kind is _ELEMENTWISE and not self.attributes and self.count == 1:
+            found = pulled_back(op, self.needs, self.inputs, self.outputs, cotangents[0])
+            if found is not None:
+                return found
         context = self.tensor_context() if tensors else self
         result = rule(context, cotangents[0]) if self.count == 1 else rule(context, *cotangents)
         if type(result) is not tuple:

@@ -62,10 +62,10 @@ def kernel(form: Form, dtype: DType) -> Kernel | None:
 
 
 _PATIENCE = 10_000.0  # microseconds
-_spent: dict[tuple[str, DType], float] = {}
+_spent: dict[tuple[Form, DType], float] = {}
 
 
-def repaying(form: str, dtype: DType, microseconds: float) -> Kernel | None:
+def repaying(form: Form, dtype: DType, microseconds: float) -> Kernel | None:
     """The kernel of a form that gives the bits that NumPy gives, once making it pays: None until NumPy has taken about as long.
     microseconds: what NumPy takes this time."""
     key = form, dtype
@@ -124,11 +124,14 @@ def has_dtype(x: Any) -> bool:
     return x.dtype in _FLOATING
 
 
-def run_fused(form: Fused, tensors: Sequence[Any], numbers: Sequence[Any]) -> list[Any] | None:
-    """The results of a form, arrays, of arrays of one shape and dtype and of numbers.  None where there is no kernel."""
+def run_fused(form: Fused, tensors: Sequence[Any], numbers: Sequence[Any], microseconds: float | None = None) -> list[Any] | None:
+    """The results of a form, arrays, of arrays of one shape and dtype and of numbers.  None where there is no kernel.  microseconds: those
+    of `repaying`, where NumPy gives the same bits."""
     first = np.asarray(tensors[-1])
     dtype = _FLOATING.get(first.dtype)
-    run = None if dtype is None else kernel(form, dtype)
+    if dtype is None:
+        return None
+    run = kernel(form, dtype) if microseconds is None else repaying(form, dtype, microseconds)
     if run is None:
         return None
     if not (first.flags.forc and first.flags.aligned):

@@ -28,7 +28,7 @@ from tracejit.core.unbroadcast import sum_to
 from tracejit.ops.creation import full
 from tracejit.ops.samples import Samples
 
-__all__ = ["Fused", "fused", "gradients"]
+__all__ = ["Fused", "fused", "gradients", "pulled_back"]
 
 Body = Callable[..., Any]
 _ARRAYS = (np.ndarray, np.generic)
@@ -144,16 +144,24 @@ class _Value(AbstractOperand):
 class _Steps(Interpreter):
     """Applies primitives to the values that it is given, and remembers those through which a cotangent goes."""
 
-    def __init__(self) -> None:
+    def __init__(self, reference: Any) -> None:
+        """reference: a value of the kind that it is given."""
+        self.reference = reference
         self.steps: list[tuple[Op, tuple[Any, ...], Mapping[str, Any], _Value]] = []
 
     def bind(self, op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
-        result = op.of(*[x.value if type(x) is _Value else x for x in operands], **attributes)
+        result = self.applied(op, operands, attributes)
         active = op.is_differentiable and any(type(x) is _Value and x.active for x in operands) and _is_floating(result)
         out = _Value(self, result, active)
         if active:
             self.steps.append((op, operands, attributes, out))
         return out
+
+    def applied(self, op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
+        values = [x.value if type(x) is _Value else x for x in operands]
+        if any(type(x) is _Value for x in operands):
+            return op.of(*values, **attributes)
+        return op.beside(self.reference, *values, **attributes)
 
 
 def _dtype(x: Any) -> DType:
@@ -167,7 +175,7 @@ def _is_floating(x: Any) -> bool:
 def gradients(body: Body, tensors: Sequence[Any], numbers: Sequence[Any], needs: Sequence[bool], g: Any) -> tuple[Any, ...]:
     """The cotangents of those tensors that are in need, where body(*tensors, *numbers) has the cotangent `g`: by the rules of the
     primitives that it applies, in reverse order.  Tensors and results are values of one kind: arrays, Tensors or tracers."""
-    steps = _Steps()
+    steps = _Steps(g)
     given = [_Value(steps, x, need) for x, need in zip(tensors, needs, strict=True)]
     beside = [_Value(steps, x, False) if isinstance(x, Abstract) else x for x in numbers]
     found: dict[_Value, Any] = {body(*given, *beside): g}
@@ -191,3 +199,75 @@ def gradients(body: Body, tensors: Sequence[Any], numbers: Sequence[Any], needs:
             if need
         ]
     )
+
+
+class _Evaluated(_Steps):
+    """Applies primitives to arrays, and remembers which they were."""
+
+    def bind(self, op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
+        out = _Value(self, self.applied(op, operands, attributes), False)
+        self.steps.append((op, operands, attributes, out))
+        return out
+
+
+_rules: dict[Any, kernels.Fused | None] = {}
+
+
+def pulled_back(
+    op: Op, needs: tuple[bool, ...], inputs: tuple[Any, ...], outputs: tuple[Any, ...], g: Any
+) -> tuple[Any, ...] | None:
+    """What the vjp rule of an elementwise primitive without attributes gives for an array `g`, by one kernel, whose bits are those of the
+    rule: where all values that the rule reads have the dtype and the shape of `g`, and it consists of several exact primitives.  None
+    where the rule itself is to be asked."""
+    saved = [x for x in (*inputs, *outputs) if isinstance(x, np.ndarray)]
+    for x in saved:
+        if x.dtype is not g.dtype or x.shape != g.shape:
+            return None
+    if not isinstance(g, np.ndarray):
+        return None
+    numbers = [x for x in inputs if type(x) is float or type(x) is int]
+    kinds = tuple([type(x) for x in (*inputs, *outputs)])
+    key = op, needs, kinds
+    try:
+        form = _rules[key]
+    except KeyError:
+        form = _rules[key] = _form_of_rule(op, needs, kinds, inputs, outputs, g)
+    if form is None:
+        return None
+    found = kernels.run_fused(form, (g, *saved), numbers, 2.0 + 0.0005 * g.size)
+    if found is None:
+        return None
+    each = iter(found)
+    return tuple([next(each) if need else None for need in needs])
+
+
+def _form_of_rule(
+    op: Op, needs: tuple[bool, ...], kinds: tuple[type, ...], inputs: tuple[Any, ...], outputs: tuple[Any, ...], g: Any
+) -> kernels.Fused | None:
+    """The form of a rule; None of one for which NumPy is as good, or may give other bits."""
+    rule = op.vjp_rule
+    assert rule is not None
+    if any(kind not in (np.ndarray, float, int, type(None)) for kind in kinds):
+        return None
+    aval, count = Aval(g.shape, from_numpy_dtype(g.dtype)), len(inputs)
+
+    def asked(g: Any, values: Sequence[Any]) -> tuple[Any, ...]:
+        context = VjpContext(tuple(values[:count]), tuple(values[count:]), needs, (Aval(g.shape, g.dtype),) * count, {})
+        answer = rule(context, g)
+        return answer if isinstance(answer, tuple) else (answer,)
+
+    def function(g: Any, *given: Any) -> tuple[Any, ...]:
+        tensors, numbers = iter(given[:arrays]), iter(given[arrays:])
+        values = [None if kind is type(None) else next(tensors if kind is np.ndarray else numbers) for kind in kinds]
+        return tuple([d for d, need in zip(asked(g, values), needs, strict=True) if need])
+
+    arrays = kinds.count(np.ndarray)
+    steps = _Evaluated(g)
+    values = [_Value(steps, x, False) if isinstance(x, np.ndarray) else x for x in (*inputs, *outputs)]
+    answer = asked(_Value(steps, g, False), values)
+    results = [d for d, need in zip(answer, needs, strict=True) if need]
+    exact = all(step.is_choice or not step.traits.isdisjoint(("exact", "uniform")) for step, *_ in steps.steps)
+    if not exact or len(steps.steps) < 2 or any(type(d) is not _Value or d.aval != aval for d in results):
+        return None
+    numbers = len(kinds) - arrays - kinds.count(type(None))
+    return kernels.Fused(f"{op.name} gradient", function, len(results), arrays + 1, numbers)
