@@ -75,8 +75,9 @@ def elementwise(
     """A primitive whose output element depends on one element of each operand.
 
     `lowering(b, *operands, **attributes)` gives the scalar meaning over an expression builder; `result` is the output dtype
-    where it is not the dtype computed in.  `ufunc` is the function of NumPy or SciPy that evaluates it: on numbers only, not on bools,
-    where the body `evaluates` too; else on all, and the body is nothing but the docstring.  given: more of what an `Op` has."""
+    where it is not the dtype computed in.  `ufunc` is the function of NumPy or SciPy that evaluates it: on floats only (of two operands,
+    on int64, too), where the body `evaluates` the others; else on all, and the body is nothing but the docstring.  given: more of
+    what an `Op` has."""
 
     def declare(body: Body) -> Op:
         own = name or body.__name__.rstrip("_")

@@ -19,10 +19,10 @@ from tracejit.ops.fused import fused
 from tracejit.ops.samples import Samples, cases, floats
 
 __all__ = [
-    "binary_entropy", "celu", "divide_add", "elu", "frac", "gelu", "gelu_tanh", "hardshrink", "hardsigmoid", "hardswish", "hardtanh",
-    "hinge", "huber", "leaky_relu", "lerp_far", "lerp_near", "logistic_loss", "logsigmoid", "margin_ranking", "mish",
-    "multiply_add", "nan_to_num", "poisson", "selu", "silu", "smooth_l1", "soft_margin", "softplus", "softshrink", "softsign",
-    "squared_difference", "tanhshrink", "threshold",
+    "angle", "binary_entropy", "celu", "divide_add", "elu", "fmax", "fmin", "frac", "gelu", "gelu_tanh", "hardshrink", "hardsigmoid",
+    "hardswish", "hardtanh", "hinge", "huber", "leaky_relu", "lerp_far", "lerp_near", "logistic_loss", "logsigmoid",
+    "margin_ranking", "mish", "multiply_add", "nan_to_num", "poisson", "selu", "silu", "smooth_l1", "soft_margin", "softplus",
+    "softshrink", "softsign", "squared_difference", "tanhshrink", "threshold",
 ]  # fmt: skip
 
 _SELU_ALPHA = 1.6732632423543772848170429916717
@@ -270,3 +270,21 @@ def nan_to_num(x: Any, nan: float, posinf: float, neginf: float) -> Any:
     out = where.of(isnan.of(x), nan, x)
     out = where.of(x == math.inf, posinf, out)
     return where.of(x == -math.inf, neginf, out)
+
+
+@fused(1, _of())
+def angle(x: Any) -> Any:
+    """The angle of x in the complex plane: pi if it is negative, 0 if not, NaN for NaN."""
+    return where.of(isnan.of(x), x, where.of(x < 0, math.pi, x * 0.0))
+
+
+@fused(2, _of(tensors=2))
+def fmax(x: Any, y: Any) -> Any:
+    """The larger of both; the number where the other one is NaN."""
+    return where.of((x >= y) | isnan.of(y), x, y)
+
+
+@fused(2, _of(tensors=2))
+def fmin(x: Any, y: Any) -> Any:
+    """The smaller of both; the number where the other one is NaN."""
+    return where.of((x <= y) | isnan.of(y), x, y)

@@ -165,7 +165,7 @@ def _(c: Any, g: Any) -> Any:
     return g * (out * out * out * -0.5)
 
 
-@elementwise(lambda b, x: 1.0 / x, promotion=FLOAT, samples=unary(0.3, 3.0))
+@elementwise(lambda b, x: 1.0 / x, promotion=FLOAT, samples=unary(0.3, 3.0), ufunc=np.reciprocal, evaluates=True)
 def reciprocal(x: Any) -> Any:
     """Elementwise 1 / x."""
     return np.true_divide(1.0, x)
@@ -207,7 +207,7 @@ def _sign_lowering(b: Any, x: Any) -> Any:
     return b.select(b.isnan(x), x, signed) if x.dtype.is_floating_point else signed
 
 
-@elementwise(_sign_lowering, samples=unary())
+@elementwise(_sign_lowering, samples=unary(), ufunc=np.sign, evaluates=True)
 def sign(x: Any) -> Any:
     """Elementwise -1, 0 or 1 by the sign; NaN stays NaN.  The gradient is zero."""
     return x.copy() if getattr(x, "dtype", None) == np.bool_ else np.sign(x)
@@ -221,7 +221,11 @@ def _(c: Any, g: Any) -> Any:
 @elementwise(lambda b, x: b.select(x <= 0, b.const(0, x.dtype), x), samples=unary())
 def relu(x: Any) -> Any:
     """Elementwise max(x, 0), bools being what they are; NaN stays NaN.  The gradient at 0 is 0."""
-    return np.array(x) if getattr(x, "dtype", None) == np.bool_ else np.maximum(x, 0)
+    return np.array(x) if getattr(x, "dtype", None) == np.bool_ else kernels.elementwise("relu", _positive_part, x)
+
+
+def _positive_part(x: Any) -> Any:
+    return np.maximum(x, 0)
 
 
 @relu.vjp(saves="out")

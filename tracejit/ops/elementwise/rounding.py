@@ -19,7 +19,7 @@ def _is_float(x: Any) -> bool:
     return getattr(x, "dtype", np.dtype(type(x))).kind == "f"
 
 
-@elementwise(lambda b, x: b.floor(x), samples=unary())
+@elementwise(lambda b, x: b.floor(x), samples=unary(), ufunc=np.floor, evaluates=True)
 def floor(x: Any) -> Any:
     """Elementwise largest integer not above x.  The gradient is zero."""
     return np.floor(x) if _is_float(x) else np.array(x)
@@ -30,7 +30,7 @@ def _(c: Any, g: Any) -> Any:
     return zero_gradient(c, g, 0)
 
 
-@elementwise(lambda b, x: b.ceil(x), samples=unary())
+@elementwise(lambda b, x: b.ceil(x), samples=unary(), ufunc=np.ceil, evaluates=True)
 def ceil(x: Any) -> Any:
     """Elementwise smallest integer not below x.  The gradient is zero."""
     return np.ceil(x) if _is_float(x) else np.array(x)
@@ -41,7 +41,7 @@ def _(c: Any, g: Any) -> Any:
     return zero_gradient(c, g, 0)
 
 
-@elementwise(lambda b, x: b.trunc(x), samples=unary())
+@elementwise(lambda b, x: b.trunc(x), samples=unary(), ufunc=np.trunc, evaluates=True)
 def trunc(x: Any) -> Any:
     """Elementwise x without its fractional part.  The gradient is zero."""
     return np.trunc(x) if _is_float(x) else np.array(x)
@@ -52,7 +52,7 @@ def _(c: Any, g: Any) -> Any:
     return zero_gradient(c, g, 0)
 
 
-@elementwise(lambda b, x: b.rint(x), samples=unary())
+@elementwise(lambda b, x: b.rint(x), samples=unary(), ufunc=np.rint, evaluates=True)
 def rint(x: Any) -> Any:
     """Elementwise nearest integer, halves to the even one.  The gradient is zero."""
     return np.rint(x) if _is_float(x) else np.array(x)
@@ -78,7 +78,7 @@ def isfinite(x: Any) -> Any:
     """Whether each element is neither NaN nor an infinity."""
 
 
-@elementwise(lambda b, x: b.signbit(x), result=bool_, samples=unary())
+@elementwise(lambda b, x: b.signbit(x), result=bool_, samples=unary(), ufunc=np.signbit, evaluates=True)
 def signbit(x: Any) -> Any:
     """Whether the sign bit of each element is set: true for -0.0; for integers whether it is negative."""
     return np.signbit(x) if _is_float(x) else np.less(x, 0)

@@ -298,13 +298,13 @@ def nan_to_num(input: Any, nan: float | None = None, posinf: float | None = None
 @public()
 def fmax(input: Any, other: Any) -> Any:
     """Elementwise maximum that prefers a number to NaN."""
-    return comparison.where((input >= other) | _isnan(other), input, other)
+    return pointwise.fmax(input, other) if is_tensor(other) else comparison.where((input >= other) | _isnan(other), input, other)
 
 
 @public()
 def fmin(input: Any, other: Any) -> Any:
     """Elementwise minimum that prefers a number to NaN."""
-    return comparison.where((input <= other) | _isnan(other), input, other)
+    return pointwise.fmin(input, other) if is_tensor(other) else comparison.where((input <= other) | _isnan(other), input, other)
 
 
 @public()

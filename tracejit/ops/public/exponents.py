@@ -10,6 +10,7 @@ from tracejit.core import dtypes
 from tracejit.core.precision import rounds_once
 from tracejit.core.promotion import common_dtype
 from tracejit.ops import sorting
+from tracejit.ops.composites import pointwise
 from tracejit.ops.creation import full
 from tracejit.ops.elementwise import comparison, exponents, mathematics, rounding
 from tracejit.ops.elementwise.arithmetic import cast
@@ -83,8 +84,7 @@ def isreal(input: Any) -> Any:
 @public()
 def angle(input: Any) -> Any:
     """The angle of each number in the complex plane: pi for a negative one, 0 for the others, NaN for NaN."""
-    x = as_floating(input)
-    return comparison.where(rounding.isnan(x), x, comparison.where(comparison.lt(x, 0), math.pi, x * 0.0))
+    return pointwise.angle(as_floating(input))
 
 
 def _itself(name: str, text: str) -> None:
