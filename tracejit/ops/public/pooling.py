@@ -14,12 +14,13 @@ from tracejit.core.shapes import largest, product, size_range
 from tracejit.core.symbolic import concretise_sizes
 from tracejit.ops import linalg
 from tracejit.ops import reduce as primitives
+from tracejit.ops.composites.windows import max_of_windows, sum_of_windows
 from tracejit.ops.creation import ArrayConstant, arange, constant
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.indexing import gather, index_select
 from tracejit.ops.movement import copies, views
-from tracejit.ops.public.convolution import Sizes, padded, per_dimension, windows, windows_of
+from tracejit.ops.public.convolution import Sizes, padded, per_dimension, windows
 from tracejit.ops.public.elementwise import div
 
 __all__ = ["adaptive_avg_pool", "adaptive_max_pool", "avg_pool", "lp_pool", "max_pool"]
@@ -94,12 +95,13 @@ def max_pool(
     gap = per_dimension(name, "dilation", dilation, rank)
     outputs, high = _extents(name, input, size, step, low, gap, ceil_mode)
     lowest = -math.inf if input.dtype.is_floating_point else int(np.iinfo(input.dtype.numpy).min)
-    elements = _flat_windows(padded(input, low, high, lowest), rank, size, step, gap, outputs)
+    x = padded(input, low, high, lowest)
+    if not return_indices:
+        return max_of_windows(x, size, step, gap, outputs)
+    elements = _flat_windows(x, rank, size, step, gap, outputs)
     last = elements.ndim - 1
     best = primitives.argmax(views.detach(elements), dim=last, keepdim=True)
     values = views.select(gather(elements, best, dim=last), 0, dim=last)
-    if not return_indices:
-        return values
     table = _positions(*map(concretise_sizes, (tuple(input._sizes[-rank:]), outputs, size, step, low, gap)))
     positions = views.expand(constant(array=ArrayConstant(table)), shape=(*values.shape, table.shape[-1]))
     return values, views.select(gather(copies.clone(positions), best, dim=last), 0, dim=last)
@@ -149,7 +151,7 @@ def avg_pool(
     ones = (1,) * rank
     outputs, high = _extents(name, input, size, step, low, ones, ceil_mode)
     x = padded(input, low, high, 0.0)
-    total = _window_sums(x, rank, size, step, outputs)
+    total = sum_of_windows(x, size, step, outputs)
     if divisor_override is not None:
         return _divided(total, divisor_override)
     if not ceil_mode and (count_include_pad or not any(low)):  # all windows are whole
@@ -162,16 +164,6 @@ def _divided(total: Any, count: Any) -> Any:
     return total / count if total.dtype.is_floating_point else div(total, count, rounding_mode="trunc")
 
 
-def _window_sums(x: Any, rank: int, size: tuple[int, ...], step: tuple[int, ...], outputs: tuple[int, ...]) -> Any:
-    """Sums over windows, one dimension after the other."""
-    for i in range(rank):
-        dim = x.ndim - rank + i
-        stop = (outputs[i] - 1) * step[i] + size[i]
-        x = windows_of(views.slice_(x, dim=dim, start=0, stop=stop, step=1), dim, size[i], step[i], 1)
-        x = primitives.sum_(x, dims=(x.ndim - 1,), keepdim=False)
-    return x
-
-
 def lp_pool(
     name: str, rank: int, input: Any, norm_type: float, kernel_size: Sizes, stride: Sizes | None = None, ceil_mode: bool = False
 ) -> Any:
@@ -181,7 +173,7 @@ def lp_pool(
     size = per_dimension(name, "kernel_size", kernel_size, rank)
     step = size if stride is None else per_dimension(name, "stride", stride, rank)
     outputs, high = _extents(name, input, size, step, (0,) * rank, (1,) * rank, ceil_mode)
-    total = _window_sums(padded(input**norm_type, (0,) * rank, high, 0.0), rank, size, step, outputs)
+    total = sum_of_windows(padded(input**norm_type, (0,) * rank, high, 0.0), size, step, outputs)
     if any(high):
         counts = _counts(tuple(input._sizes[-rank:]), outputs, size, step, (0,) * rank, False, float64)
         total = total * cast(product(size) / counts, dtype=input.dtype)
