@@ -210,6 +210,7 @@ class _Evaluated(_Steps):
         return out
 
 
+_UNKNOWN: Any = object()
 _rules: dict[Any, kernels.Fused | None] = {}
 
 
@@ -219,21 +220,21 @@ def pulled_back(
     """What the vjp rule of an elementwise primitive without attributes gives for an array `g`, by one kernel, whose bits are those of the
     rule: where all values that the rule reads have the dtype and the shape of `g`, and it consists of several exact primitives.  None
     where the rule itself is to be asked."""
-    saved = [x for x in (*inputs, *outputs) if isinstance(x, np.ndarray)]
+    values = (*inputs, *outputs)
+    kinds = tuple(map(type, values))
+    key = op, needs, kinds
+    form = _rules.get(key, _UNKNOWN)
+    if form is None or type(g) is not np.ndarray:
+        return None
+    saved = [x for x in values if type(x) is np.ndarray]
     for x in saved:
         if x.dtype is not g.dtype or x.shape != g.shape:
             return None
-    if not isinstance(g, np.ndarray):
-        return None
-    numbers = [x for x in inputs if type(x) is float or type(x) is int]
-    kinds = tuple([type(x) for x in (*inputs, *outputs)])
-    key = op, needs, kinds
-    try:
-        form = _rules[key]
-    except KeyError:
+    if form is _UNKNOWN:
         form = _rules[key] = _form_of_rule(op, needs, kinds, inputs, outputs, g)
-    if form is None:
-        return None
+        if form is None:
+            return None
+    numbers = [x for x in inputs if type(x) is float or type(x) is int]
     found = kernels.run_fused(form, (g, *saved), numbers, 2.0 + 0.0005 * g.size)
     if found is None:
         return None
@@ -263,7 +264,7 @@ def _form_of_rule(
 
     arrays = kinds.count(np.ndarray)
     steps = _Evaluated(g)
-    values = [_Value(steps, x, False) if isinstance(x, np.ndarray) else x for x in (*inputs, *outputs)]
+    values = [_Value(steps, x, False) if type(x) is np.ndarray else x for x in (*inputs, *outputs)]
     answer = asked(_Value(steps, g, False), values)
     results = [d for d, need in zip(answer, needs, strict=True) if need]
     exact = all(step.is_choice or not step.traits.isdisjoint(("exact", "uniform")) for step, *_ in steps.steps)

@@ -5,8 +5,11 @@ rule that is given bare arrays may take a way of its own through memory; given a
 it holds to any order.  Composites stay whole in a graph as long as gradients may be taken of it, since they save what eager
 mode's nodes save; then the pass `expand` replaces them.
 
+Functions of one element (pointwise.py, with `@fused` of ../fused.py) and windows (windows.py) are composites in eager mode
+alone: a recording has their primitives.
+
 Must not know: modules and their parameters, the tape.
-Start reading: softmax.py, then attention.py.
+Start reading: softmax.py, pointwise.py, then attention.py.
 """
 
 from tracejit.ops.composites import (
@@ -15,10 +18,15 @@ from tracejit.ops.composites import (
     leading,
     normalisation,
     norms,
+    pointwise,
     products,
     recurrent,
     recurrent_units,
     softmax,
+    windows,
 )
 
-__all__ = ["attention", "convolution", "leading", "normalisation", "norms", "products", "recurrent", "recurrent_units", "softmax"]
+__all__ = [
+    "attention", "convolution", "leading", "normalisation", "norms", "pointwise", "products", "recurrent", "recurrent_units", "softmax",
+    "windows",
+]  # fmt: skip

@@ -186,16 +186,22 @@ def layer_norm(x: Any, weight: Any, bias: Any, dims: Dims, eps: float) -> tuple[
     return _normalised(x, weight, bias, dims, eps) if found is None else found
 
 
+def _is_row_of(x: Any, parameter: Any, dims: Dims) -> bool:
+    """Whether a parameter has an element for each of a row of `x`, side by side."""
+    flags = parameter.flags
+    return parameter.shape == x.shape[dims[0] :] and parameter.dtype is x.dtype and flags.c_contiguous and flags.aligned
+
+
 def _standardised_rows(x: Any, weight: Any, bias: Any, dims: Dims, eps: float) -> tuple[Any, Any, Any] | None:
     """The same by a kernel; None where the operands are not contiguous."""
     form, more = "standardised rows", []
     for name, parameter in (("weight", weight), ("bias", bias)):
         if parameter is not None:
-            if not (parameter.flags.c_contiguous and parameter.dtype is x.dtype):
+            if not _is_row_of(x, parameter, dims):
                 return None
             form += f", {name}"
             more.append(parameter)
-    run = kernels.floating(form, x) if x.size else None
+    run = kernels.floating(form, x) if x.size and dims == tuple(range(dims[0], x.ndim)) else None
     if run is None:
         return None
     out, shape = np.empty(x.shape, x.dtype), (*x.shape[: dims[0]], *(1,) * len(dims))
@@ -207,7 +213,7 @@ def _standardised_rows(x: Any, weight: Any, bias: Any, dims: Dims, eps: float) -
 def _gradient_of_rows(c: Any, g: Any) -> Any:
     """The gradient of x by a kernel; None where the operands are no contiguous arrays."""
     x, weight = c.inputs[:2]
-    if not (isinstance(g, np.ndarray) and g.flags.aligned and (weight is None or weight.flags.c_contiguous)):
+    if not (isinstance(g, np.ndarray) and g.flags.aligned and (weight is None or _is_row_of(x, weight, c.attributes["dims"]))):
         return None
     run = kernels.floating("gradient of standardised rows" + (", weight" if weight is not None else ""), x) if x.size else None
     if run is None:

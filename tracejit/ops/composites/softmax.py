@@ -232,7 +232,9 @@ _FAR = 1 << 63
 
 def _are_rows(x: Any, target: Any, dim: int, ignored: int) -> bool:
     """Whether the classes lie side by side in `x`, and `target` is what kernels take."""
-    return dim == x.ndim - 1 and target.dtype == np.int64 and target.flags.c_contiguous and -_FAR < ignored < _FAR
+    if dim != x.ndim - 1 or target.shape != x.shape[:-1] or not -_FAR < ignored < _FAR:
+        return False
+    return target.dtype == np.int64 and target.flags.c_contiguous and target.flags.aligned
 
 
 def _together(loss: Any, target: Any, ignored: int, reduction: str) -> Any:
