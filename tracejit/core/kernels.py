@@ -1,8 +1,9 @@
 """Machine code in the place of NumPy: where eager evaluation asks for it.
 
-`kernel(form, dtype)` is a built-in function of arrays and sizes for an operation on elements of a dtype, or None where this machine or this
-Python has none, and NumPy evaluates.  A form says what it computes: a name (lowering/eager_kernels.py), or a function (`Fused`).  What makes kernels lies above
-(llvm/eager_kernels.py) and is installed by runtime/program.py; this module knows neither LLVM nor any operation.
+`kernel(form, dtype)` is a built-in function of arrays and sizes for an operation on elements of a dtype, or None where this
+machine or this Python has none, and NumPy evaluates.  A form says what it computes: a name (lowering/eager_kernels.py), or a
+function (`Fused`).  What makes kernels lies above (llvm/eager_kernels.py) and is installed by runtime/program.py; this module
+knows neither LLVM nor any operation.
 
 The arrays that a kernel gets are contiguous, aligned and of the right dtypes: it looks at nothing but the addresses of their contents.
 """
