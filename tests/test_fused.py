@@ -91,6 +91,15 @@ def test_an_operand_that_changed_in_place_is_noticed_before_the_backward_pass() 
         y.sum().backward()
 
 
+def test_operands_that_the_gradient_does_not_depend_on_may_change_before_the_backward_pass() -> None:
+    x, y, z = (tracejit.ones(3, requires_grad=True) for _ in range(3))
+    a, b = x * 1.0, y * 3.0
+    total = tracejit.addcmul(a, b, z) + tracejit.lerp(a, y, 0.25) + tracejit.frac(a)
+    a.add_(1)
+    total.sum().backward()
+    assert x.grad.tolist() == [2.75] * 3 and y.grad.tolist() == [3.25] * 3 and z.grad.tolist() == [3.0] * 3
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", ["relu", "tanh", "sigmoid", "sqrt", "rsqrt", "atan", "log1p", "mul", "div", "hypot", "maximum"])
 def test_the_gradient_of_a_primitive_has_the_same_bits_by_its_rule_and_by_a_kernel(

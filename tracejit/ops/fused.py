@@ -49,11 +49,13 @@ class Fused:
         return self.body(*operands)
 
 
-def fused(tensors: int, samples: Samples, name: str | None = None) -> Callable[[Body], Fused]:
-    """Make a function of a body, and the primitive of that name."""
+def fused(tensors: int, samples: Samples, saves: Sequence[int] | None = None) -> Callable[[Body], Fused]:
+    """Make a function of a body, and the primitive of that name.  saves: the tensors of which the gradient depends on the contents, if
+    not on all."""
 
     def declare(body: Body) -> Fused:
-        own = name or body.__name__
+        own = body.__name__
+        kept = range(tensors) if saves is None else saves
         numbers = body.__code__.co_argcount - tensors
         forward = kernels.Fused(own, lambda *operands: (body(*operands),), 1, tensors, numbers)
         backward: dict[tuple[bool, ...], kernels.Fused] = {}
@@ -82,9 +84,10 @@ def fused(tensors: int, samples: Samples, name: str | None = None) -> Callable[[
             doc=body.__doc__,
         )
 
-        @op.vjp(saves=" ".join(map(str, range(tensors))))
+        @op.vjp(saves=" ".join(map(str, kept)))
         def _(c: Any, g: Any) -> Any:
-            given, rest, needs = c.inputs[:tensors], c.inputs[tensors:], tuple(c.needs[:tensors])
+            given = tuple([x if i in kept else g for i, x in enumerate(c.inputs[:tensors])])
+            rest, needs = c.inputs[tensors:], tuple(c.needs[:tensors])
             found: Any = None
             if isinstance(g, _ARRAYS):
                 form = backward.get(needs)

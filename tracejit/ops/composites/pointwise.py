@@ -234,31 +234,31 @@ def margin_ranking(x: Any, y: Any, target: Any, margin: float) -> Any:
     return where.of(excess < 0, 0.0, excess)
 
 
-@fused(3, _of(tensors=3))
+@fused(3, _of(tensors=3), saves=(1, 2))
 def multiply_add(x: Any, y: Any, z: Any) -> Any:
     """x + y * z."""
     return x + y * z
 
 
-@fused(3, cases((floats(5), floats(5, seed=7), floats(5, low=0.5, high=2.0, seed=3))))
+@fused(3, cases((floats(5), floats(5, seed=7), floats(5, low=0.5, high=2.0, seed=3))), saves=(1, 2))
 def divide_add(x: Any, y: Any, z: Any) -> Any:
     """x + y / z."""
     return x + y / z
 
 
-@fused(2, _of(0.3, tensors=2))
+@fused(2, _of(0.3, tensors=2), saves=())
 def lerp_near(x: Any, y: Any, weight: float) -> Any:
     """x + (y - x) * weight: exactly x where that is 0."""
     return x + (y - x) * weight
 
 
-@fused(2, _of(0.7, tensors=2))
+@fused(2, _of(0.7, tensors=2), saves=())
 def lerp_far(x: Any, y: Any, weight: float) -> Any:
     """y - (y - x) * (1 - weight): exactly y where that is 1."""
     return y - (y - x) * (1.0 - weight)
 
 
-@fused(1, _of())
+@fused(1, _of(), saves=())
 def frac(x: Any) -> Any:
     """The fractional part, with the sign of x."""
     return x - trunc.of(x)
