@@ -17,8 +17,9 @@ from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.dtypes import DType
 from tracejit.core.kernels import Form, Fused
 from tracejit.core.op import REGISTRY, Kind
+from tracejit.ir.builder import GraphBuilder
 from tracejit.ir.graph import Graph, Literal, Node
-from tracejit.ir.tracer import trace
+from tracejit.ir.tracer import ScalarTracer, Tracer, TracingInterpreter
 from tracejit.loops.bounds import bounded
 from tracejit.loops.expressions import Expr, Load, SizeValue, Var, builder
 from tracejit.loops.language import Axis, Buffer, Exit, For, Index, Let, Nest, Reduce, Size, Statement, Store
@@ -62,9 +63,7 @@ _SOME: Final = 7  # elements: a size that means nothing else
 def _fused(form: Fused, dtype: DType) -> Kernel:
     """out[i], ... = function(x[i], ..., numbers).  Buffers: results, tensors, numbers (float64); size: how many elements they have.  Each
     operation is a step of its own, before the loop if it is of numbers alone."""
-    avals: list[Aval | ScalarAval] = [Aval((_SOME,), dtype)] * form.tensors
-    avals += [ScalarAval(float)] * form.numbers
-    graph = dce(cse(algebra(trace(form.function, avals))))
+    graph = dce(cse(algebra(_graph_of(form, dtype))))
     count, axis = Size("n"), Axis("i")
     index = Index(((axis, 1),))
     outs = [Buffer(f"out{i}", dtype) for i in range(form.results)]
@@ -88,6 +87,16 @@ def _fused(form: Fused, dtype: DType) -> Kernel:
         inside.append(Store(buffer, index, values[result]))
     loop = For(axis, count, tuple(inside), vector=True)
     return Kernel(Nest(form.name, (*outs, *given), (count,), (), (*before, loop)), 1)
+
+
+def _graph_of(form: Fused, dtype: DType) -> Graph:
+    """The operations of a form.  No interpreter is pushed: other code of the program may run in the middle, in finalizers."""
+    graph = GraphBuilder()
+    interpreter = TracingInterpreter(graph)
+    tensor, number = Aval((_SOME,), dtype), ScalarAval(float)
+    arguments = [Tracer(interpreter, graph.input(tensor), tensor) for _ in range(form.tensors)]
+    arguments += [ScalarTracer(interpreter, graph.input(number), number) for _ in range(form.numbers)]
+    return graph.build(tuple([x.id for x in form.function(*arguments)]))
 
 
 def _scalar_meaning(graph: Graph, node: Node, values: Mapping[int, Expr]) -> Expr:
