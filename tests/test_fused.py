@@ -24,7 +24,7 @@ def without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "_kernels", {})
 
 
-def operands(function: fused.Fused, dtype: Any, n: int = 300) -> list[Any]:
+def operands(function: fused.Fused, dtype: Any, n: int) -> list[Any]:
     """Operands of a function, of n elements with zeros, NaN and infinities among them, and numbers."""
     ((sample, _), *_) = function.op.samples()  # type: ignore[misc]
     random = np.random.default_rng(0)
@@ -53,7 +53,7 @@ def results(function: Any, given: list[Any]) -> list[np.ndarray[Any, Any]]:
 @pytest.mark.parametrize("name", FUSED)
 def test_a_kernel_computes_what_the_body_does_step_by_step_and_so_does_its_gradient(name: str, dtype: Any) -> None:
     function = FUSED[name]
-    given = operands(function, dtype)
+    given = operands(function, dtype, function.least + 300)
     assert function(*given).grad_fn.name() != function.body(*given).grad_fn.name(), "it is one step of the tape"
     eps = np.finfo(dtype).eps
     for actual, expected in zip(results(function, given), results(function.body, given), strict=True):
@@ -92,12 +92,12 @@ def test_an_operand_that_changed_in_place_is_noticed_before_the_backward_pass() 
 
 
 def test_operands_that_the_gradient_does_not_depend_on_may_change_before_the_backward_pass() -> None:
-    x, y, z = (tracejit.ones(3, requires_grad=True) for _ in range(3))
+    x, y, z = (tracejit.ones(5000, requires_grad=True) for _ in range(3))
     a, b = x * 1.0, y * 3.0
     total = tracejit.addcmul(a, b, z) + tracejit.lerp(a, y, 0.25) + tracejit.frac(a)
     a.add_(1)
     total.sum().backward()
-    assert x.grad.tolist() == [2.75] * 3 and y.grad.tolist() == [3.25] * 3 and z.grad.tolist() == [3.0] * 3
+    assert {*x.grad.tolist()} == {2.75} and {*y.grad.tolist()} == {3.25} and {*z.grad.tolist()} == {3.0}
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -318,7 +318,8 @@ def gaussian_nll_loss(
 @in_positions("input", "target", "margin", "size_average", "reduce", "reduction")
 def hinge_embedding_loss(input: Any, target: Any, *, margin: float = 1.0, reduction: str = "mean") -> Any:
     """input where target is 1, max(0, margin - input) where it is -1."""
-    return reduced("hinge_embedding_loss", pointwise.hinge(input, target, margin), reduction)
+    loss = where(target != 1, (margin - input).clamp(0), 0.0) + where(target != -1, input, 0.0)
+    return reduced("hinge_embedding_loss", loss, reduction)
 
 
 @in_float32

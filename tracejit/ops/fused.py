@@ -37,21 +37,22 @@ _ARRAYS = (np.ndarray, np.generic)
 @dataclass(frozen=True, slots=True, eq=False)
 class Fused:
     """A function of so many tensors, then numbers.  Called in eager mode it is one primitive, of tensors of one dtype, float32 or float64,
-    and of one shape; of others, and where operations are recorded, it is the body."""
+    of one shape, and of at least so many elements; of others, and where operations are recorded, it is the body."""
 
     op: Op
     body: Body
     tensors: int
+    least: int
 
     def __call__(self, *operands: Any) -> Any:
-        if state.top is state.base and _fits(operands, self.tensors):
+        if state.top is state.base and _fits(operands, self.tensors, self.least):
             return state.top.bind(self.op, operands, {})
         return self.body(*operands)
 
 
-def fused(tensors: int, samples: Samples, saves: Sequence[int] | None = None) -> Callable[[Body], Fused]:
+def fused(tensors: int, samples: Samples, saves: Sequence[int] | None = None, least: int = 0) -> Callable[[Body], Fused]:
     """Make a function of a body, and the primitive of that name.  saves: the tensors of which the gradient depends on the contents, if
-    not on all."""
+    not on all.  least: how many elements make one kernel faster than the body's steps."""
 
     def declare(body: Body) -> Fused:
         own = body.__name__
@@ -104,15 +105,15 @@ def fused(tensors: int, samples: Samples, saves: Sequence[int] | None = None) ->
             each = iter(gradients(body, given, rest, needs, g) if found is None else found)
             return *[next(each) if need else None for need in needs], *[None for _ in rest]
 
-        return Fused(op, body, tensors)
+        return Fused(op, body, tensors, least)
 
     return declare
 
 
-def _fits(operands: Sequence[Any], tensors: int) -> bool:
-    """Whether the tensors have a dtype for which there are kernels, and one shape; and what follows are plain numbers."""
+def _fits(operands: Sequence[Any], tensors: int, least: int) -> bool:
+    """Whether the tensors have a dtype for which there are kernels, one shape, and enough elements; and what follows are plain numbers."""
     first = getattr(operands[0], "_array", None)
-    if first is None or not kernels.has_dtype(first):
+    if first is None or first.size < least or not kernels.has_dtype(first):
         return False
     for x in operands[1:tensors]:
         array = getattr(x, "_array", None)
