@@ -215,6 +215,7 @@ class _Evaluated(_Steps):
 
 
 _UNKNOWN: Any = object()
+_LEAST = 2048  # elements: of fewer, NumPy is as fast
 _rules: dict[Any, kernels.Fused | None] = {}
 
 
@@ -224,6 +225,8 @@ def pulled_back(
     """What the vjp rule of an elementwise primitive without attributes gives for an array `g`, by one kernel, whose bits are those of the
     rule: where all values that the rule reads have the dtype and the shape of `g`, and it consists of several exact primitives.  None
     where the rule itself is to be asked."""
+    if g.size < _LEAST:
+        return None
     values = (*inputs, *outputs)
     kinds = tuple(map(type, values))
     key = op, needs, kinds
