@@ -21,7 +21,7 @@ from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.dtypes import uint8
 from tracejit.core.op import REGISTRY, Kind
 from tracejit.core.shapes import contiguous
-from tracejit.core.symbolic import text_of
+from tracejit.core.symbolic import has_symbols, text_of
 from tracejit.ir.graph import Graph, Literal, Node, Operand, all_nodes
 from tracejit.ir.layouts import Strided, is_whole
 from tracejit.ir.loop import leaves_by_step
@@ -40,6 +40,7 @@ from tracejit.lowering.memory import Request, plan, slab_offsets
 from tracejit.lowering.products import plan_product
 from tracejit.lowering.recurring import Schedules
 from tracejit.lowering.regions import Moving, Region, partial_writes
+from tracejit.lowering.rematerialise import GROWTH, LEAST_BYTES, second_lives
 from tracejit.lowering.schedule import Scheduled
 from tracejit.lowering.special import check_nest, copy_nest, fill_nest, is_host, special
 from tracejit.lowering.steps import (
@@ -84,6 +85,7 @@ class _Unit:
     scratch: list[Scratch] = field(default_factory=list)
     read_bytes: int = 0
     nodes: tuple[Node, ...] = ()  # that it computes
+    instead: Mapping[int, int] = field(default_factory=dict)  # a value -> its second life, which the unit reads or makes
 
 
 class NeedsHost(ValueError):
@@ -160,6 +162,8 @@ class _Lowering:
         self.accumulated: dict[int, int] = {}  # a product -> the value that takes over its memory and adds to it, in order
         self.owners: dict[int, int] = {}  # a product -> the last value that does
         self.units: list[_Unit] = []
+        self.again: dict[int, int] = {}  # a second life, known by a number that no value has -> the value
+        self.instead: Mapping[int, int] = {}  # that of the unit whose steps are being made
         self.saved: dict[int, int] = {}  # a position of the residual slab that is no value's -> its elements
         self.nests = Nests()
         self.met_codes: list[int] = []  # exits of the unit that is being built
@@ -370,6 +374,52 @@ class _Lowering:
 
         return group_alike_units(units, kind, earliest, note_run)
 
+    def _rematerialise(self) -> None:
+        """Make large values again before later units that read them (rematerialise.py): their unit is done a second time, as it was."""
+        values = self.values
+        lasting = {values.root(x) for x in (*self.results, *self.residuals) if values.is_tensor(x)}  # type: ignore[arg-type]
+        lasting.update(self.owners, self.owners.values(), *[(target, values.root(x)) for target, x in self.writes])
+        makers = {v: k for k, u in enumerate(self.units) if (v := self._made_again(u, lasting)) is not None}
+        lives = second_lives([u.reads for u in self.units], makers) if makers else []
+        units: list[_Unit] = []
+        begin, first_free, fresh = 0, self.first_free, max(values.avals, default=0) + 1
+        for life in lives:
+            v, position = life.value, life.readers[0]
+            again = fresh + len(self.again)
+            self.again[again] = v
+            for k in life.readers:
+                reader = self.units[k]
+                reader.reads = reader.reads - {v} | {again}
+                reader.instead = {**reader.instead, v: again}
+            units += self.units[begin:position]
+            begin = position
+            maker = self.units[makers[v]]
+            units.append(
+                replace(maker, label=f"{maker.label} again", writes=frozenset((again,)), instead={**maker.instead, v: again})
+            )
+            first_free += position < self.first_free
+        self.units, self.first_free = [*units, *self.units[begin:]], first_free
+
+    def _made_again(self, u: _Unit, lasting: Collection[int]) -> int | None:
+        """The value that a unit makes if it may be made again: elements that are moved, many more of them than there were, neither in nor
+        out of `lasting` memory, to which others may write."""
+        if u.nest is None or u.exits or u.scratch or len(u.writes) != 1:
+            return None
+        if not all(node.op.kind in (Kind.VIEW, Kind.MOVEMENT) or node.op is REGISTRY["clone"] for node in u.nodes):
+            return None
+        (v,) = u.writes
+        values = self.values
+        if v not in values.producer or v in lasting or any(x in lasting for x in u.reads):
+            return None
+        nbytes = values.nbytes(v)
+        if not has_symbols(nbytes) and nbytes < LEAST_BYTES:
+            return None
+        return v if nbytes >= GROWTH * sum(map(values.nbytes, u.reads)) else None
+
+    def _nbytes(self, root: int) -> int:
+        """Of a value that has memory of its own, or of its second life."""
+        return self.values.nbytes(self.again.get(root, root))
+
     def _commit(self, tensors: dict[int, int]) -> None:
         """Give written inputs their new contents: in place where that is safe, by copies at the end otherwise."""
         values = self.values
@@ -423,6 +473,7 @@ class _Lowering:
         self._build_units()
         self._order()
         self._gather()
+        self._rematerialise()
         written = {*self.written_later, *(t for t, v in self.writes if t != v)}
         specs = [ArraySpec.of(values.aval(v), values.strided[v].strides, v in written, v in self.layouts) for v in tensors]
         for v, k in tensors.items():
@@ -547,7 +598,7 @@ class _Lowering:
             for s in u.scratch:
                 life[s] = [k, k]
         requests = [
-            Request(v, v.count * v.dtype.itemsize if isinstance(v, Scratch) else self.values.nbytes(v), first, last)
+            Request(v, v.count * v.dtype.itemsize if isinstance(v, Scratch) else self._nbytes(v), first, last)
             for v, (first, last) in life.items()
         ]
         offsets, total = plan(requests)
@@ -569,7 +620,7 @@ class _Lowering:
         written: list[list[tuple[int, int]]] = []
         made: dict[int, tuple[int, int, int]] = {}
         for k, u in enumerate(self.units[: last + 1]):
-            own = {v: extent(v, self.values.nbytes(v)) for v in u.writes}
+            own = {v: extent(v, self._nbytes(v)) for v in u.writes}
             rows = [extent(s, s.count * s.dtype.itemsize) for s in u.scratch]
             written.append([location for location in (*own.values(), *rows) if location is not None])
             made.update({v: (k, *location) for v, location in own.items() if location is not None})
@@ -588,11 +639,12 @@ class _Lowering:
         return self.owners.get(root, root)
 
     def _address(self, root: int | Scratch, elements: int, itemsize: int) -> Address:
-        home = self.scratch_homes[root] if isinstance(root, Scratch) else self.homes[self._owner(root)]
+        home = self.scratch_homes[root] if isinstance(root, Scratch) else self.homes[self._owner(self.instead.get(root, root))]
         assert isinstance(home.offset, int)
         return Address(home.slot, home.offset + elements * itemsize) if elements else home
 
     def _steps(self, u: _Unit, numbers: Mapping[int, NumberSlot | int | float]) -> list[ProgramStep]:
+        self.instead = u.instead
         if u.product is not None:
             return [self._gemm(u.product)]
         if u.lapack is not None:
@@ -678,12 +730,12 @@ class _Lowering:
         """(bytes read, bytes written) of a step."""
         if u.copy is not None:
             return u.copy[2].nbytes, u.copy[2].nbytes
-        return u.read_bytes, sum(map(self.values.nbytes, u.writes))
+        return u.read_bytes, sum(map(self._nbytes, u.writes))
 
     def _traffic(self, moved: Sequence[tuple[int, int]], fresh: Sequence[Aval]) -> Traffic:
         """moved: by each unit."""
         values = self.values
-        used = {v for u in self.units for v in u.reads if v not in values.producer}
+        used = {v for u in self.units for v in u.reads if v not in values.producer and v not in self.again}
         results = [*fresh, *(values.aval(v) for v in self.residuals), *(values.aval(v) for t, v in self.writes if t != v)]
         least = sum(values.aval(v).nbytes for v in used) + sum(a.nbytes for a in results)
         return Traffic(sum(r for r, _ in moved), sum(w for _, w in moved), least)
