@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -19,14 +20,15 @@ from typing import Any
 from tracejit.config import config
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.dtypes import uint8
-from tracejit.core.op import REGISTRY, Kind
+from tracejit.core.op import REGISTRY, Effect, Kind
 from tracejit.core.shapes import contiguous
-from tracejit.core.symbolic import has_symbols, text_of
+from tracejit.core.symbolic import text_of, without_symbols
 from tracejit.ir.graph import Graph, Literal, Node, Operand, all_nodes
 from tracejit.ir.layouts import Strided, is_whole
 from tracejit.ir.loop import leaves_by_step
 from tracejit.loops.language import Nest
 from tracejit.loops.verify import verify
+from tracejit.lowering.costs import operation_cost
 from tracejit.lowering.divide import NestPart
 from tracejit.lowering.elements import Scratch, python_dtype
 from tracejit.lowering.exits import exit_codes
@@ -36,11 +38,11 @@ from tracejit.lowering.lapack import lapack_call, scratch_for
 from tracejit.lowering.likeness import Nests, group_alike_units, merge_runs
 from tracejit.lowering.live import NOTHING_LIVE, Inherited, LiveValues, ValueLocation, live
 from tracejit.lowering.lowered import Lowered, Output, StepOrigin, Traffic
-from tracejit.lowering.memory import Request, plan, slab_offsets
+from tracejit.lowering.memory import Request, aligned, plan, slab_offsets
 from tracejit.lowering.products import plan_product
 from tracejit.lowering.recurring import Schedules
 from tracejit.lowering.regions import Moving, Region, partial_writes
-from tracejit.lowering.rematerialise import GROWTH, LEAST_BYTES, second_lives
+from tracejit.lowering.rematerialise import LEAST_PEAK, Work, most_alive, repetitions
 from tracejit.lowering.schedule import Scheduled
 from tracejit.lowering.special import check_nest, copy_nest, fill_nest, is_host, special
 from tracejit.lowering.steps import (
@@ -63,6 +65,13 @@ from tracejit.passes.pipeline import run_passes
 from tracejit.passes.products import is_tiny, products
 
 __all__ = ["NeedsHost", "lower"]
+
+REMATERIALISATIONS = 3
+"""Times at most that units are done again for the sake of memory, each time that of the step where most is alive."""
+ENOUGH_LESS = 0.9
+"""They are if at most this part of it is alive then."""
+BYTES_MOVED, OPERATIONS = 4, 32
+"""So many bytes that a unit moves, or operations on elements, cost as much as one byte that is kept."""
 
 
 @dataclass(slots=True, eq=False)
@@ -375,46 +384,75 @@ class _Lowering:
         return group_alike_units(units, kind, earliest, note_run)
 
     def _rematerialise(self) -> None:
-        """Make large values again before later units that read them (rematerialise.py): their unit is done a second time, as it was."""
-        values = self.values
-        lasting = {values.root(x) for x in (*self.results, *self.residuals) if values.is_tensor(x)}  # type: ignore[arg-type]
-        lasting.update(self.owners, self.owners.values(), *[(target, values.root(x)) for target, x in self.writes])
-        makers = {v: k for k, u in enumerate(self.units) if (v := self._made_again(u, lasting)) is not None}
-        lives = second_lives([u.reads for u in self.units], makers) if makers else []
-        units: list[_Unit] = []
-        begin, first_free, fresh = 0, self.first_free, max(values.avals, default=0) + 1
-        for life in lives:
-            v, position = life.value, life.readers[0]
-            again = fresh + len(self.again)
-            self.again[again] = v
-            for k in life.readers:
-                reader = self.units[k]
-                reader.reads = reader.reads - {v} | {again}
-                reader.instead = {**reader.instead, v: again}
-            units += self.units[begin:position]
-            begin = position
-            maker = self.units[makers[v]]
-            units.append(
-                replace(maker, label=f"{maker.label} again", writes=frozenset((again,)), instead={**maker.instead, v: again})
-            )
-            first_free += position < self.first_free
-        self.units, self.first_free = [*units, *self.units[begin:]], first_free
+        """Do units a second time before later ones that read what they make, where that takes less memory (rematerialise.py)."""
+        for _ in range(REMATERIALISATIONS):
+            if not self._rematerialise_once():
+                return
 
-    def _made_again(self, u: _Unit, lasting: Collection[int]) -> int | None:
-        """The value that a unit makes if it may be made again: elements that are moved, many more of them than there were, neither in nor
-        out of `lasting` memory, to which others may write."""
-        if u.nest is None or u.exits or u.scratch or len(u.writes) != 1:
+    def _rematerialise_once(self) -> bool:
+        """Whether there is less alive then."""
+        values, units = self.values, self.units
+        elsewhere = {values.root(x) for x in (*self.results, *self.residuals) if values.is_tensor(x)}  # type: ignore[arg-type]
+        elsewhere.update(values.root(x) for x in (*self.locations.values(), *[v for _, v in self.writes]))
+        shared = {*self.accumulated, *self.accumulated.values()}
+        # Whatever is decided here is right for all sizes, so these need not be noted.
+        sizes = {
+            v: aligned(without_symbols(self._nbytes(v)))
+            for u in units
+            for v in (*u.reads, *u.writes)
+            if (v in values.producer or v in self.again) and v not in elsewhere and v not in shared
+        }
+        works = [Work(u.reads, u.writes, self._cost_again(u, shared)) for u in units]
+        most, _ = most_alive(works, sizes)
+        if most < LEAST_PEAK:
+            return False
+        fresh = max(values.avals, default=0) + 1 + len(self.again)
+        found, instead = repetitions(works, sizes, fresh)
+        copies: dict[int, list[_Unit]] = {}
+        for k, repetition in enumerate(found):
+            unit = units[repetition.step]
+            read = instead[len(units) + k]
+            names = _renamed(unit.instead, {**read, **repetition.names})
+            label = unit.label if unit.label.endswith(" again") else f"{unit.label} again"
+            copies.setdefault(repetition.before, []).append(
+                replace(
+                    unit,
+                    label=label,
+                    reads=frozenset(read.get(v, v) for v in unit.reads),
+                    writes=frozenset(repetition.names[v] for v in unit.writes),
+                    instead=names,
+                )
+            )
+            for v, name in repetition.names.items():
+                sizes[name] = sizes.get(v, aligned(without_symbols(self._nbytes(v))))
+        renamed = [
+            replace(u, reads=frozenset(instead[k].get(v, v) for v in u.reads), instead=_renamed(u.instead, instead[k]))
+            if k in instead
+            else u
+            for k, u in enumerate(units)
+        ]
+        changed = [each for k, u in enumerate(renamed) for each in (*copies.get(k, ()), u)]
+        less, _ = most_alive([Work(u.reads, u.writes) for u in changed], sizes)
+        if less > ENOUGH_LESS * most:
+            return False
+        for repetition in found:
+            self.again.update({name: self.again.get(v, v) for v, name in repetition.names.items()})
+        self.first_free += sum(len(made) for before, made in copies.items() if before < self.first_free)
+        self.units = changed
+        return True
+
+    def _cost_again(self, u: _Unit, shared: AbstractSet[int]) -> int | None:
+        """Of doing a unit again, in bytes kept instead; None where that may not be, as another unit writes to its memory."""
+        if u.nest is None or u.exits or u.scratch or shared & (u.reads | u.writes):
             return None
-        if not all(node.op.kind in (Kind.VIEW, Kind.MOVEMENT) or node.op is REGISTRY["clone"] for node in u.nodes):
+        if any(node.op.effect not in (Effect.PURE, Effect.VIEW) or node.op.kind is Kind.GUARD for node in u.nodes):
             return None
-        (v,) = u.writes
         values = self.values
-        if v not in values.producer or v in lasting or any(x in lasting for x in u.reads):
-            return None
-        nbytes = values.nbytes(v)
-        if not has_symbols(nbytes) and nbytes < LEAST_BYTES:
-            return None
-        return v if nbytes >= GROWTH * sum(map(values.nbytes, u.reads)) else None
+        moved = sum(map(self._nbytes, (*u.reads, *u.writes)))
+        computed = sum(
+            operation_cost(values, n) * values.aval(n.outputs[0]).size for n in u.nodes if n.op.kind is Kind.ELEMENTWISE
+        )
+        return without_symbols(moved // BYTES_MOVED + computed // OPERATIONS)
 
     def _nbytes(self, root: int) -> int:
         """Of a value that has memory of its own, or of its second life."""
@@ -771,6 +809,12 @@ def step_graph(body: Graph, carried: int, kept: int) -> Graph:
         outputs.append(v)
     writes = [(target, v) for target, v in zip(body.inputs, body.outputs[:carried], strict=False) if v != target]
     return replace(body, nodes=tuple(nodes), avals=avals, outputs=tuple(outputs), writes=tuple(writes))  # type: ignore[arg-type]
+
+
+def _renamed(instead: Mapping[int, int], names: Mapping[int, int]) -> dict[int, int]:
+    """names: of what is read; instead: what a value is called in the unit by now."""
+    known = {v: names.get(name, name) for v, name in instead.items()}
+    return {**{v: name for v, name in names.items() if v not in instead.values()}, **known}
 
 
 def _defined(graph: Graph) -> set[int]:
