@@ -24,7 +24,7 @@ __all__ = ["LEAST_BYTES", "LEAST_PEAK", "Repetition", "Work", "most_alive", "rep
 LEAST_PEAK: Final = 8 << 20
 """Bytes: a program that never has more alive is left as it is."""
 LEAST_BYTES: Final = 1 << 14
-"""A smaller value is kept."""
+"""Smaller values are kept."""
 NEAR: Final = 4
 """A value that is read again within so many steps is kept."""
 _ENDLESS: Final = 1 << 60
@@ -89,7 +89,7 @@ def repetitions(
                 seen[v] = k
             elif v in seen:
                 later.setdefault(v, k)
-    kept = {v for v in seen if sizes.get(v, 0) < LEAST_BYTES or later.get(v, peak + NEAR + seen[v]) - seen[v] <= NEAR}
+    kept = {v for v in seen if sizes.get(v, 0) <= LEAST_BYTES or (v in later and later[v] - seen[v] <= NEAR)}
     again = _made_again(steps, sizes, makers, [v for v in later if v not in kept], kept)
 
     found: list[Repetition] = []
