@@ -22,7 +22,7 @@ from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.dtypes import uint8
 from tracejit.core.op import REGISTRY, Effect, Kind
 from tracejit.core.shapes import contiguous
-from tracejit.core.symbolic import text_of, without_symbols
+from tracejit.core.symbolic import has_symbols, text_of, without_symbols
 from tracejit.ir.graph import Graph, Literal, Node, Operand, all_nodes
 from tracejit.ir.layouts import Strided, is_whole
 from tracejit.ir.loop import leaves_by_step
@@ -44,7 +44,7 @@ from tracejit.lowering.recurring import Schedules
 from tracejit.lowering.regions import Moving, Region, partial_writes
 from tracejit.lowering.rematerialise import LEAST_PEAK, Work, most_alive, repetitions
 from tracejit.lowering.schedule import Scheduled
-from tracejit.lowering.special import check_nest, copy_nest, fill_nest, is_host, special
+from tracejit.lowering.special import check_nest, copy_nest, fill_nest, is_host, slice_nest, special
 from tracejit.lowering.steps import (
     Address,
     ArraySpec,
@@ -70,8 +70,26 @@ REMATERIALISATIONS = 3
 """Times at most that units are done again for the sake of memory, each time that of the step where most is alive."""
 ENOUGH_LESS = 0.9
 """They are if at most this part of it is alive then."""
+SLICED_BYTES = 1 << 20
+"""A smaller value is made whole before it is read."""
 BYTES_MOVED, OPERATIONS = 4, 32
 """So many bytes that a unit moves, or operations on elements, cost as much as one byte that is kept."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Slices:
+    """A nest and a product, one of which makes the value that the other reads, done slice by slice of it, so that there is one at a time.
+
+    nest: does the first slice.  comes_first: whether it makes the value.  moving: (root, bytes from slice to slice) of what the two read
+    and write else.  batch: of the product for one slice."""
+
+    count: int
+    value: int
+    nest: tuple[NestPart, ...]
+    comes_first: bool
+    moving: tuple[tuple[int, int], ...]
+    product: Node
+    batch: tuple[tuple[int, int, int, int], ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -94,6 +112,7 @@ class _Unit:
     scratch: list[Scratch] = field(default_factory=list)
     read_bytes: int = 0
     nodes: tuple[Node, ...] = ()  # that it computes
+    slices: _Slices | None = None
     instead: Mapping[int, int] = field(default_factory=dict)  # a value -> its second life, which the unit reads or makes
 
 
@@ -173,6 +192,7 @@ class _Lowering:
         self.units: list[_Unit] = []
         self.again: dict[int, int] = {}  # a second life, known by a number that no value has -> the value
         self.instead: Mapping[int, int] = {}  # that of the unit whose steps are being made
+        self.within: dict[int, Address] = {}  # where roots are within the loop over slices whose steps are being made
         self.saved: dict[int, int] = {}  # a position of the residual slab that is no value's -> its elements
         self.nests = Nests()
         self.met_codes: list[int] = []  # exits of the unit that is being built
@@ -392,8 +412,7 @@ class _Lowering:
     def _rematerialise_once(self) -> bool:
         """Whether there is less alive then."""
         values, units = self.values, self.units
-        elsewhere = {values.root(x) for x in (*self.results, *self.residuals) if values.is_tensor(x)}  # type: ignore[arg-type]
-        elsewhere.update(values.root(x) for x in (*self.locations.values(), *[v for _, v in self.writes]))
+        elsewhere = self._elsewhere()
         shared = {*self.accumulated, *self.accumulated.values()}
         # Whatever is decided here is right for all sizes, so these need not be noted.
         sizes = {
@@ -440,6 +459,105 @@ class _Lowering:
         self.first_free += sum(len(made) for before, made in copies.items() if before < self.first_free)
         self.units = changed
         return True
+
+    def _slice(self) -> None:
+        """Do a nest and the product that reads what it makes, or makes what it reads, slice by slice where that saves much memory."""
+        readers = Counter(v for u in self.units for v in u.reads)
+        units: list[_Unit] = []
+        skipped = 0  # of the units that come after every exit, those that are part of the one before
+        for k, u in enumerate(self.units):
+            both = self._sliced(units[-1], u, readers) if units and k != self.first_free else None
+            if both is None:
+                units.append(u)
+            else:
+                units[-1] = both
+                skipped += k < self.first_free
+        self.units, self.first_free = units, self.first_free - skipped
+
+    def _sliced(self, one: _Unit, other: _Unit, readers: Mapping[int, int]) -> _Unit | None:
+        """Two neighbours as one unit, if they may be done slice by slice."""
+        nest, product = (one, other) if one.nest is not None else (other, one)
+        if len(one.writes) != 1:
+            return None
+        (v,) = one.writes
+        if v not in other.reads or readers[v] > 1 or nest.nest is None or product.product is None or len(nest.nodes) != 1:
+            return None
+        values, node, matmul = self.values, nest.nodes[0], product.product
+        if v in self._elsewhere() or v in self.accumulated or nest.exits or nest.scratch or len(nest.reads) != 1:
+            return None
+        nbytes, own = self._nbytes(v), self.again.get(v, v)
+        shape = values.shape(node.outputs[0])
+        if (
+            not shape
+            or has_symbols((nbytes, *shape))
+            or nbytes < SLICED_BYTES
+            or any(r in product.reads for r in nest.reads - {v})
+        ):
+            return None
+        x, y, *_ = matmul.operands
+        left, right, result = values.strided[x], values.strided[y], values.strided[matmul.outputs[0]]  # type: ignore[index]
+        comes_first, count, itemsize = nest is one, shape[0], values.aval(own).dtype.itemsize
+        batch = self._gemm_batch(matmul)
+        whole = right if comes_first else result
+        if not batch or count < 2 or batch[0][0] % count or whole.root != own or whole.offset or left.root == own:
+            return None
+        per = batch[0][0] // count
+        steps = [per * stride for stride in batch[0][1:]]
+        if steps[1 if comes_first else 2] * count * itemsize != nbytes or (not comes_first and right.root == own):
+            return None
+        done = slice_nest(values, node, "slice")
+        if done is None:
+            return None
+        written, read = values.strided[node.outputs[0]], values.strided[node.operands[0]]  # type: ignore[index]
+        mine, its = (written, read) if comes_first else (read, written)
+        if mine.root != own or mine.strides[0] * count * itemsize != nbytes:
+            return None
+        moving = {its.root: its.strides[0] * itemsize}
+        for layout, step in ((left, steps[0]), (result, steps[2]) if comes_first else (right, steps[1])):
+            if moving.setdefault(layout.root, step * itemsize) != step * itemsize:
+                return None
+        names = {**one.instead, **other.instead}
+        if any(
+            each.get(root, root) != names.get(root, root)
+            for root in moving
+            for each, u in ((one.instead, one), (other.instead, other))
+            if root in u.reads
+        ):
+            return None
+        rest = batch[1:] if per == 1 else ((per, *batch[0][1:]), *batch[1:])
+        slices = _Slices(count, own, self._nest_parts(done), comes_first, tuple(moving.items()), matmul, rest)  # type: ignore[arg-type]
+        return _Unit(
+            f"{one.label}, {other.label}, {count} slices",
+            (one.reads | other.reads) - {v},
+            other.writes,
+            slices=slices,
+            scratch=[Scratch(values.aval(own).dtype, nbytes // itemsize // count)],
+            read_bytes=one.read_bytes + other.read_bytes,
+            nodes=(*one.nodes, *other.nodes),
+            instead={root: name for root, name in names.items() if root != own},
+        )
+
+    def _gemm_batch(self, node: Node) -> tuple[tuple[int, int, int, int], ...]:
+        values = self.values
+        x, y = node.operands[:2]
+        a, b = values.strided[x], values.strided[y]  # type: ignore[index]
+        return plan_product(values.shape(x), a.strides, values.shape(y), b.strides, values.shape(node.outputs[0])).batch  # type: ignore[arg-type, return-value]
+
+    def _slice_loop(self, u: _Unit, slices: _Slices, numbers: Mapping[int, NumberSlot | int | float]) -> LoopCall:
+        pointers = [(u.base + k, self._address(root, 0, 1), advance) for k, (root, advance) in enumerate(slices.moving)]
+        self.within = {root: Address(u.base + k) for k, (root, _) in enumerate(slices.moving)}
+        self.within[slices.value] = self.scratch_homes[u.scratch[0]]
+        nest = [self._nest_call(part, numbers) for part in slices.nest]
+        product = replace(self._gemm(slices.product), batch=slices.batch)
+        self.within = {}
+        steps: list[ProgramStep] = [*nest, product] if slices.comes_first else [product, *nest]
+        return LoopCall(tuple(steps), slices.count, tuple(pointers), leaves_by_step=False)
+
+    def _elsewhere(self) -> set[int]:
+        """Roots of values that are there when the program is over, or that are written somewhere at its end."""
+        values = self.values
+        lasting = (*self.results, *self.residuals, *self.locations.values(), *[v for _, v in self.writes])
+        return {values.root(x) for x in lasting if values.is_tensor(x)}  # type: ignore[arg-type]
 
     def _cost_again(self, u: _Unit, shared: AbstractSet[int]) -> int | None:
         """Of doing a unit again, in bytes kept instead; None where that may not be, as another unit writes to its memory."""
@@ -512,6 +630,7 @@ class _Lowering:
         self._order()
         self._gather()
         self._rematerialise()
+        self._slice()
         written = {*self.written_later, *(t for t, v in self.writes if t != v)}
         specs = [ArraySpec.of(values.aval(v), values.strided[v].strides, v in written, v in self.layouts) for v in tensors]
         for v, k in tensors.items():
@@ -539,6 +658,9 @@ class _Lowering:
                 self.homes[v] = Address(slot)
                 slot += 1
         for u in self.units:
+            if u.slices is not None:
+                u.base = slot
+                slot += len(u.slices.moving)
             if u.loop is not None:
                 u.base = slot
                 slot += u.loop[1].spec.slots
@@ -677,7 +799,10 @@ class _Lowering:
         return self.owners.get(root, root)
 
     def _address(self, root: int | Scratch, elements: int, itemsize: int) -> Address:
-        home = self.scratch_homes[root] if isinstance(root, Scratch) else self.homes[self._owner(self.instead.get(root, root))]
+        if isinstance(root, Scratch):
+            home = self.scratch_homes[root]
+        else:
+            home = self.within.get(root) or self.homes[self._owner(self.instead.get(root, root))]
         assert isinstance(home.offset, int)
         return Address(home.slot, home.offset + elements * itemsize) if elements else home
 
@@ -685,6 +810,8 @@ class _Lowering:
         self.instead = u.instead
         if u.product is not None:
             return [self._gemm(u.product)]
+        if u.slices is not None:
+            return [self._slice_loop(u, u.slices, numbers)]
         if u.lapack is not None:
             code = u.codes[0] if u.codes else 0
             return [lapack_call(self.values, u.lapack, self.scratch_homes[u.scratch[0]], code, self._address)]

@@ -16,7 +16,7 @@ from numpy import ndindex
 from tracejit.core import dtypes
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import DType
-from tracejit.core.op import Kind
+from tracejit.core.op import REGISTRY, Kind
 from tracejit.core.shapes import product, size_range
 from tracejit.ir.graph import Node, operand_aval
 from tracejit.ir.layouts import Position, Positions, Source, Strided, is_constant, linear, strided_view
@@ -29,7 +29,7 @@ from tracejit.lowering.schedule import Scheduled
 from tracejit.lowering.values import Values, combination, is_member
 from tracejit.lowering.writer import BUILDERS, Writer, builds, few_loops, layouts_of, spread
 
-__all__ = ["check_nest", "copy_nest", "draws", "fill_nest", "is_host", "region_sums", "special"]
+__all__ = ["check_nest", "copy_nest", "draws", "fill_nest", "is_host", "region_sums", "slice_nest", "special"]
 
 Shape = tuple[int, ...]
 MANY_ROWS: Final = 16  # from which on a narrow table is joined row by row
@@ -255,26 +255,56 @@ def _along(w: Writer, values: Values, node: Node, sources: Sequence[Strided], fo
 
 @builds("windows")
 def _fold(w: Writer, values: Values, node: Node, code: int) -> None:
-    """Windows added up: zeros, then for each element of the window those of all positions, in the order of the windows' elements.
-
-    The dimensions before the first one with windows are the outer loops, so that what is added to stays near."""
+    """Windows added up: zeros, then for each element of the window those of all positions, in the order of the windows' elements."""
     out, a = values.strided[node.outputs[0]], node.attrs
-    aval = values.aval(node.outputs[0])
     (source,) = layouts_of(values, node)
-    shape, rank, first = values.shape(node.operands[0]), aval.ndim, min(a["dims"])  # type: ignore[arg-type]
-    steps, gaps = dict(zip(a["dims"], a["steps"], strict=True)), dict(zip(a["dims"], a["dilations"], strict=True))
-    near = Strided(out.root, out.offset, (*(out.strides[d] * gaps[d] for d in a["dims"]), *_scaled(out.strides, steps)[first:]))
+    aval = values.aval(node.outputs[0])
+    shape = values.shape(node.operands[0])  # type: ignore[arg-type]
+    windows = list(zip(a["dims"], a["steps"], a["dilations"], strict=True))
+    _add_windows(w, out, aval.shape, source, shape, windows, aval.dtype)
+
+
+def slice_nest(values: Values, node: Node, name: str) -> Scheduled | None:
+    """The nest that does for the first slice of a node's result, along its first dimension, what the node does for all of them: of a copy,
+    or of windows that are added up; None for other nodes, and where windows lie along that dimension.  The slices that follow are in the
+    same way further in memory, by the first strides."""
+    out, operand = node.outputs[0], node.operands[0]
+    aval = values.aval(out)
+    if aval.ndim < 2 or not values.is_tensor(operand):
+        return None
+    layout, source = values.strided[out], values.strided[operand]  # type: ignore[index]
+    first, origin = (Strided(x.root, x.offset, x.strides[1:]) for x in (layout, source))
+    w = Writer(values)
+    if node.op is REGISTRY["clone"]:
+        w.transfer(aval.shape[1:], first, origin, aval.dtype)
+        return w.finish(name)
+    a = node.attrs
+    if node.op.nest != "windows" or 0 in a["dims"]:
+        return None
+    windows = [(d - 1, step, gap) for d, step, gap in zip(a["dims"], a["steps"], a["dilations"], strict=True)]
+    _add_windows(w, first, aval.shape[1:], origin, values.shape(operand)[1:], windows, aval.dtype)  # type: ignore[arg-type]
+    return w.finish(name)
+
+
+def _add_windows(
+    w: Writer, out: Strided, size: Shape, source: Strided, shape: Shape, windows: Sequence[tuple[int, int, int]], dtype: DType
+) -> None:
+    """windows: (dimension, step, dilation).  The dimensions before the first one with windows are the outer loops, so that what is added
+    to stays near."""
+    rank, first = len(size), min(d for d, _, _ in windows)
+    steps = {d: step for d, step, _ in windows}
+    near = Strided(out.root, out.offset, (*(out.strides[d] * gap for d, _, gap in windows), *_scaled(out.strides, steps)[first:]))
     window = Strided(source.root, source.offset, (*source.strides[rank:], *source.strides[first:rank]))
     sizes, (outer, outer_source) = few_loops(shape[:first], [Strided(x.root, x.offset, x.strides[:first]) for x in (out, source)])
     positions, (near, window) = few_loops((*shape[rank:], *shape[first:rank]), [near, window])
-    block, (whole,) = few_loops(aval.shape[first:], [Strided(out.root, out.offset, out.strides[first:])])
-    target, origin = w.buffer(out, aval.dtype, write=True), w.buffer(source, aval.dtype)
+    block, (whole,) = few_loops(size[first:], [Strided(out.root, out.offset, out.strides[first:])])
+    target, origin = w.buffer(out, dtype, write=True), w.buffer(source, dtype)
 
     def index(left: Strided, right: Strided, axes: tuple[Axis, ...], own: tuple[Axis, ...]) -> Index:
         return w.index(Strided(left.root, 0, (*left.strides, *right.strides)), (*axes, *own))
 
     def step(axes: tuple[Axis, ...]) -> tuple[Statement, ...]:
-        zero = builder.const(0, aval.dtype)
+        zero = builder.const(0, dtype)
         fill = w.loops(block, lambda own: (Store(target, index(outer, whole, axes, own), zero),))
         add = w.loops(
             positions,
@@ -289,7 +319,7 @@ def _fold(w: Writer, values: Values, node: Node, code: int) -> None:
         )
         return tuple(s for s in (fill, add) if s is not None)
 
-    if 0 not in aval.shape:
+    if 0 not in size:
         w.over(sizes, step, vector=False)
 
 
