@@ -403,6 +403,42 @@ class _Lowering:
 
         return group_alike_units(units, kind, earliest, note_run)
 
+    def _sizes(self) -> dict[int, int]:
+        """Bytes of the values whose memory is free when nothing reads them any more, and no other value's."""
+        # Whatever is decided by them is right for all sizes, so these need not be noted.
+        values, other = self.values, {*self._elsewhere(), *self.accumulated, *self.accumulated.values()}
+        made = {v for u in self.units for v in u.writes if (v in values.producer or v in self.again) and v not in other}
+        return {v: aligned(without_symbols(self._nbytes(v))) for v in made}
+
+    def _bring_forward(self) -> None:
+        """Do units that end the lives of more than they make as soon as what they read is there: gradients of weights above all, even
+        before an exit that needs what comes before them."""
+        sizes = self._sizes()
+        if most_alive([Work(u.reads, u.writes) for u in self.units], sizes)[0] < LEAST_PEAK:
+            return
+        written = {v for _, v in self.writes}
+        last_reader = {v: k for k, u in enumerate(self.units) for v in u.reads}
+        made: dict[int, int] = {}  # value -> the position at which it is made by now
+        order: list[tuple[int, bool, int]] = []
+        for k, u in enumerate(self.units):
+            needed = [made[v] for v in u.reads if v in made]
+            ended = sum(sizes.get(v, 0) for v in u.reads if last_reader[v] == k)
+            is_free = not u.exits and (u.nest is not None or u.product is not None) and written.isdisjoint(u.writes)
+            moves = is_free and ended > sum(sizes.get(v, 0) for v in u.writes)
+            position = max([0, *needed]) if moves else k
+            order.append((position, moves, k))
+            # What needs nothing (zeros to which a product adds) is made just before its first reader.
+            made.update(dict.fromkeys(u.writes, position if u.reads else 0))
+        first_reader = {v: order[k] for k, u in reversed(list(enumerate(self.units))) for v in u.reads}
+        for k, u in enumerate(self.units):
+            if not u.reads and not u.exits and u.nest is not None and u.writes:
+                readers = [first_reader[v] for v in u.writes if v in first_reader]
+                if readers and min(readers)[1]:
+                    position, moves, _ = min(readers)
+                    order[k] = position, moves, k
+        self.units = [self.units[k] for _, _, k in sorted(order)]
+        self.first_free = 1 + max((k for k, u in enumerate(self.units) if u.exits), default=-1)
+
     def _rematerialise(self) -> None:
         """Do units a second time before later ones that read what they make, where that takes less memory (rematerialise.py)."""
         for _ in range(REMATERIALISATIONS):
@@ -412,15 +448,8 @@ class _Lowering:
     def _rematerialise_once(self) -> bool:
         """Whether there is less alive then."""
         values, units = self.values, self.units
-        elsewhere = self._elsewhere()
         shared = {*self.accumulated, *self.accumulated.values()}
-        # Whatever is decided here is right for all sizes, so these need not be noted.
-        sizes = {
-            v: aligned(without_symbols(self._nbytes(v)))
-            for u in units
-            for v in (*u.reads, *u.writes)
-            if (v in values.producer or v in self.again) and v not in elsewhere and v not in shared
-        }
+        sizes = self._sizes()
         works = [Work(u.reads, u.writes, self._cost_again(u, shared)) for u in units]
         most, _ = most_alive(works, sizes)
         if most < LEAST_PEAK:
@@ -629,6 +658,7 @@ class _Lowering:
         self._build_units()
         self._order()
         self._gather()
+        self._bring_forward()
         self._rematerialise()
         self._slice()
         written = {*self.written_later, *(t for t, v in self.writes if t != v)}
