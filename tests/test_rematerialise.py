@@ -1,7 +1,9 @@
-"""Steps that are done again so that what they make need not be kept (lowering/rematerialise.py)."""
+"""What makes the peak of a program's temporary memory lower: steps that are done again (lowering/rematerialise.py), slice by slice, or
+as soon as they can be."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -103,64 +105,147 @@ def test_every_step_reads_what_it_read_before_and_what_is_done_again_gives_the_s
     assert first_times == list(range(len(steps)))
 
 
-def trained(network: Network, repeats: bool, monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
-    """What three compiled steps of a tiny network give; repeats: all that may be done again is, wherever it saves a byte."""
+def save_every_byte(patch: pytest.MonkeyPatch) -> None:
+    """All that may be done again is, wherever it saves a byte, and all slice by slice that may be."""
+    for name, value in (
+        ("LEAST_PEAK", 0),
+        ("ENOUGH_LESS", 1.0),
+        ("BYTES_MOVED", 1 << 40),
+        ("OPERATIONS", 1 << 40),
+        ("SLICED_BYTES", 0),
+    ):
+        patch.setattr(lower, name, value)
+    for name in ("NEAR", "LEAST_BYTES"):
+        patch.setattr(rematerialise, name, 0)
+
+
+def save_nothing(patch: pytest.MonkeyPatch) -> None:
+    for name in ("LEAST_PEAK", "SLICED_BYTES"):
+        patch.setattr(lower, name, 1 << 60)
+
+
+def trained(network: Network, saves: bool, monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
+    """What three compiled steps of a tiny network give."""
     with monkeypatch.context() as patch:
-        patch.setattr(lower, "REMATERIALISATIONS", 4 if repeats else 0)
-        for name, value in (("LEAST_PEAK", 0), ("ENOUGH_LESS", 1.0), ("BYTES_MOVED", 1 << 40), ("OPERATIONS", 1 << 40)):
-            patch.setattr(lower, name, value)
-        for name in ("NEAR", "LEAST_BYTES"):
-            patch.setattr(rematerialise, name, 0)
+        (save_every_byte if saves else save_nothing)(patch)
         side = step_side(network, network.tiny, tracejit, tracejit.compile)
         results = [array for _ in range(3) for array in side.results(side.run())]
         assert side.function.stats.compiled_calls == 2
         texts = [line for e in side.function.stats.executables for line in e.program.lowered.text]
-        assert any(" again" in line for line in texts) == repeats
+        assert any(" again" in line for line in texts) == saves
+        assert any(" slices" in line for line in texts) == (saves and network.name != "gpt")
         return results
 
 
 @pytest.mark.parametrize("network", select(["unet", "gpt", "mobilenet"]), ids=lambda n: n.name)
-def test_a_training_step_gives_the_same_bits_whatever_of_it_is_done_again(
+def test_a_training_step_gives_the_same_bits_whatever_is_done_again_or_slice_by_slice(
     network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept, again = (trained(network, repeats, monkeypatch) for repeats in (False, True))
+    kept, again = (trained(network, saves, monkeypatch) for saves in (False, True))
     assert all(a.tobytes() == b.tobytes() for a, b in zip(kept, again, strict=True))
 
 
-def convolutions(repeats: bool, monkeypatch: pytest.MonkeyPatch) -> tuple[int, list[bytes]]:
-    """The bytes of temporary memory of a step with three convolutions, and its results."""
-    monkeypatch.setattr(lower, "REMATERIALISATIONS", 3 if repeats else 0)
+CONVOLVED = (4, 16, 48, 48)
+WINDOWS = 9 * math.prod(CONVOLVED) * 4  # bytes of those of one layer with 16 channels
+
+
+def gradients_of_convolutions() -> tuple[int, str, list[bytes]]:
+    """The bytes of temporary memory of a step with three convolutions, what its program does, and its results."""
     nn = tracejit.nn
     tracejit.manual_seed(0)
     layers = [nn.Conv2d(3, 16, 3, padding=1), nn.ReLU()]
     for _ in range(2):
         layers += [nn.Conv2d(16, 16, 3, padding=1), nn.ReLU()]
-    model = nn.Sequential(*layers)
+    model = nn.Sequential(
+        *layers, nn.Flatten(2), nn.Linear(48 * 48, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 64)
+    )
 
     @tracejit.compile
     def step(x: Any) -> Any:
         loss = model(x).square().mean()
         return loss.detach(), *tracejit.autograd.grad(loss, list(model.parameters()))
 
-    x = tracejit.rand(4, 3, 48, 48)
+    batch, _, *size = CONVOLVED
+    x = tracejit.rand(batch, 3, *size)
     for _ in range(2):
         results = step(x)
     (executable,) = step.stats.executables
-    return executable.program.lowered.arena_bytes, [r.numpy().tobytes() for r in results]
+    lowered = executable.program.lowered
+    return lowered.arena_bytes, "\n".join(lowered.text), [r.numpy().tobytes() for r in results]
 
 
-def test_windows_of_convolutions_are_not_kept_for_the_gradients_of_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    windows = 4 * 16 * 9 * 48 * 48 * 4  # bytes of one layer's; two layers have as many
-    (kept, expected), (again, given_again) = (convolutions(repeats, monkeypatch) for repeats in (False, True))
-    assert given_again == expected
-    assert kept > 2 * windows and again < kept - windows // 2
+def test_windows_of_convolutions_are_made_again_and_of_one_image_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        save_nothing(patch)
+        kept, _, expected = gradients_of_convolutions()
+    with monkeypatch.context() as patch:
+        patch.setattr(lower, "SLICED_BYTES", 1 << 60)
+        again, done, results = gradients_of_convolutions()
+    assert kept > 2 * WINDOWS > again > WINDOWS and "clone again: " in done and "slices" not in done
+    assert results == expected
+    sliced, done, results = gradients_of_convolutions()
+    assert sliced < 0.85 * again and "clone again, matmul, 4 slices" in done and "matmul, fold, 4 slices" in done
+    assert results == expected
+
+
+@pytest.mark.parametrize("groups", [1, 4], ids=["dense", "grouped"])
+def test_slices_of_strided_and_grouped_convolutions_give_the_same_bits(groups: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    nn = tracejit.nn
+    rng = np.random.default_rng(groups)
+
+    def results(save: Any) -> tuple[str, list[bytes]]:
+        with monkeypatch.context() as patch:
+            save(patch)
+            tracejit.manual_seed(1)
+            first = nn.Conv2d(4, 8, 3, stride=2, padding=1, dilation=1, groups=groups)
+            second = nn.ConvTranspose2d(8, 4, (3, 2), stride=2, groups=groups)
+            third = nn.Conv1d(4, 4, 3, padding=2, dilation=2, groups=groups)
+            parameters = [*first.parameters(), *second.parameters(), *third.parameters()]
+
+            @tracejit.compile
+            def step(x: Any) -> Any:
+                y = third(second(first(x).tanh()).tanh().flatten(2))
+                gradients = tracejit.autograd.grad(y.square().sum(), [x, *parameters])
+                return y.detach(), *gradients
+
+            x = tracejit.tensor(values, requires_grad=True)
+            for _ in range(2):
+                given = step(x)
+            text = "\n".join(line for e in step.stats.executables for line in e.program.lowered.text)
+            return text, [r.numpy().tobytes() for r in given]
+
+    values = rng.normal(size=(3, 4, 9, 11)).astype(np.float32)
+    (_, expected), (text, given) = results(save_nothing), results(save_every_byte)
+    assert "3 slices" in text and given == expected
+
+
+def test_gradients_of_weights_come_as_soon_as_what_they_read_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def step(table: Any, rows: Any, *weights: Any) -> Any:
+        y = table[rows]  # its gradient may leave at a row that there is not, and needs all cotangents
+        for w in weights:
+            y = (y @ w).relu()
+        return tracejit.autograd.grad(y.sum(), [table, *weights])
+
+    rng = np.random.default_rng(0)
+    table = tracejit.tensor(rng.normal(size=(16, 64)), requires_grad=True)
+    rows = tracejit.tensor(rng.integers(0, 16, 512))
+    weights = [tracejit.tensor(rng.normal(size=(64, 64)) / 8, requires_grad=True) for _ in range(10)]
+    arenas, results = [], []
+    monkeypatch.setattr(lower, "REMATERIALISATIONS", 0)
+    for least in (1 << 60, 0):
+        monkeypatch.setattr(lower, "LEAST_PEAK", least)
+        compiled = tracejit.compile(lambda *given: step(*given))
+        for _ in range(2):
+            given = compiled(table, rows, *weights)
+        (executable,) = compiled.stats.executables
+        arenas.append(executable.program.lowered.arena_bytes)
+        results.append([g.numpy().tobytes() for g in given])
+    assert results[0] == results[1]
+    assert arenas[1] < 0.75 * arenas[0], arenas
 
 
 def test_what_is_in_memory_at_an_exit_is_there_when_steps_before_it_are_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("LEAST_PEAK", 0), ("ENOUGH_LESS", 1.0)):
-        monkeypatch.setattr(lower, name, value)
-    for name in ("NEAR", "LEAST_BYTES"):
-        monkeypatch.setattr(rematerialise, name, 0)
+    save_every_byte(monkeypatch)
 
     def branching(x: Any) -> Any:
         wide = x.repeat(8, 1)
