@@ -3,7 +3,9 @@
 `lower(graph, layouts, ...) -> Lowered`: values and layouts (values.py), groups (fuse.py), nests (schedule.py, special.py), BLAS calls
 (products.py), an order of steps, the memory plan, the description of the frame that a runtime needs.
 
-Order: whatever an exit needs comes first, so that a program leaves early; user storage is written last.  A written input is updated
+Order: whatever an exit needs comes first, so that a program leaves early; user storage is written last.  Where much memory is alive,
+units that end lives come early, some units are done twice rather than their results kept (rematerialise.py), and a nest and the product
+beside it are done slice by slice.  A written input is updated
 by the nest that computes its new contents if that nest comes after every exit and nothing later reads the old contents; otherwise the
 new contents are copied at the end, and those of a part of it always (regions.py).
 """
@@ -112,8 +114,8 @@ class _Unit:
     scratch: list[Scratch] = field(default_factory=list)
     read_bytes: int = 0
     nodes: tuple[Node, ...] = ()  # that it computes
-    slices: _Slices | None = None
-    instead: Mapping[int, int] = field(default_factory=dict)  # a value -> its second life, which the unit reads or makes
+    slices: _Slices | None = None  # if it is done slice by slice
+    instead: Mapping[int, int] = field(default_factory=dict)  # a value -> the repetition's, which the unit reads or makes
 
 
 class NeedsHost(ValueError):
@@ -190,7 +192,7 @@ class _Lowering:
         self.accumulated: dict[int, int] = {}  # a product -> the value that takes over its memory and adds to it, in order
         self.owners: dict[int, int] = {}  # a product -> the last value that does
         self.units: list[_Unit] = []
-        self.again: dict[int, int] = {}  # a second life, known by a number that no value has -> the value
+        self.again: dict[int, int] = {}  # what a repeated unit makes, known by a number that no value has -> the value
         self.instead: Mapping[int, int] = {}  # that of the unit whose steps are being made
         self.within: dict[int, Address] = {}  # where roots are within the loop over slices whose steps are being made
         self.saved: dict[int, int] = {}  # a position of the residual slab that is no value's -> its elements
@@ -428,7 +430,8 @@ class _Lowering:
             position = max([0, *needed]) if moves else k
             order.append((position, moves, k))
             # What needs nothing (zeros to which a product adds) is made just before its first reader.
-            made.update(dict.fromkeys(u.writes, position if u.reads else 0))
+            needs_nothing = not u.reads and not u.exits and u.nest is not None
+            made.update(dict.fromkeys(u.writes, 0 if needs_nothing else position))
         first_reader = {v: order[k] for k, u in reversed(list(enumerate(self.units))) for v in u.reads}
         for k, u in enumerate(self.units):
             if not u.reads and not u.exits and u.nest is not None and u.writes:
@@ -460,17 +463,14 @@ class _Lowering:
         for k, repetition in enumerate(found):
             unit = units[repetition.step]
             read = instead[len(units) + k]
-            names = _renamed(unit.instead, {**read, **repetition.names})
-            label = unit.label if unit.label.endswith(" again") else f"{unit.label} again"
-            copies.setdefault(repetition.before, []).append(
-                replace(
-                    unit,
-                    label=label,
-                    reads=frozenset(read.get(v, v) for v in unit.reads),
-                    writes=frozenset(repetition.names[v] for v in unit.writes),
-                    instead=names,
-                )
+            again = replace(
+                unit,
+                label=unit.label if unit.label.endswith(" again") else f"{unit.label} again",
+                reads=frozenset(read.get(v, v) for v in unit.reads),
+                writes=frozenset(repetition.names.values()),
+                instead=_renamed(unit.instead, {**read, **repetition.names}),
             )
+            copies.setdefault(repetition.before, []).append(again)
             for v, name in repetition.names.items():
                 sizes[name] = sizes.get(v, aligned(without_symbols(self._nbytes(v))))
         renamed = [
@@ -492,8 +492,9 @@ class _Lowering:
     def _slice(self) -> None:
         """Do a nest and the product that reads what it makes, or makes what it reads, slice by slice where that saves much memory."""
         readers = Counter(v for u in self.units for v in u.reads)
+        readers.update(self._elsewhere())
         units: list[_Unit] = []
-        skipped = 0  # of the units that come after every exit, those that are part of the one before
+        skipped = 0  # of the units up to the last exit, those that are part of the one before
         for k, u in enumerate(self.units):
             both = self._sliced(units[-1], u, readers) if units and k != self.first_free else None
             if both is None:
@@ -504,7 +505,7 @@ class _Lowering:
         self.units, self.first_free = units, self.first_free - skipped
 
     def _sliced(self, one: _Unit, other: _Unit, readers: Mapping[int, int]) -> _Unit | None:
-        """Two neighbours as one unit, if they may be done slice by slice."""
+        """Two neighbours as one unit, if they may be done slice by slice.  readers: how often each value is read, or needed at the end."""
         nest, product = (one, other) if one.nest is not None else (other, one)
         if len(one.writes) != 1:
             return None
@@ -512,7 +513,7 @@ class _Lowering:
         if v not in other.reads or readers[v] > 1 or nest.nest is None or product.product is None or len(nest.nodes) != 1:
             return None
         values, node, matmul = self.values, nest.nodes[0], product.product
-        if v in self._elsewhere() or v in self.accumulated or nest.exits or nest.scratch or len(nest.reads) != 1:
+        if v in self.accumulated or nest.exits or nest.scratch or len(nest.reads) != 1:
             return None
         nbytes, own = self._nbytes(v), self.again.get(v, v)
         shape = values.shape(node.outputs[0])
@@ -595,14 +596,13 @@ class _Lowering:
         if any(node.op.effect not in (Effect.PURE, Effect.VIEW) or node.op.kind is Kind.GUARD for node in u.nodes):
             return None
         values = self.values
-        moved = sum(map(self._nbytes, (*u.reads, *u.writes)))
-        computed = sum(
-            operation_cost(values, n) * values.aval(n.outputs[0]).size for n in u.nodes if n.op.kind is Kind.ELEMENTWISE
-        )
-        return without_symbols(moved // BYTES_MOVED + computed // OPERATIONS)
+        moved = sum(without_symbols(self._nbytes(v)) for v in (*u.reads, *u.writes))
+        elementwise = [n for n in u.nodes if n.op.kind is Kind.ELEMENTWISE]
+        computed = sum(operation_cost(values, n) * without_symbols(values.aval(n.outputs[0]).size) for n in elementwise)
+        return moved // BYTES_MOVED + computed // OPERATIONS
 
     def _nbytes(self, root: int) -> int:
-        """Of a value that has memory of its own, or of its second life."""
+        """Of a value that has memory of its own, or of what a repeated unit makes."""
         return self.values.nbytes(self.again.get(root, root))
 
     def _commit(self, tensors: dict[int, int]) -> None:

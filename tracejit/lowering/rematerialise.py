@@ -75,7 +75,8 @@ def most_alive(steps: Sequence[Work], sizes: Mapping[int, int]) -> tuple[int, in
 def repetitions(
     steps: Sequence[Work], sizes: Mapping[int, int], fresh: int
 ) -> tuple[list[Repetition], dict[int, dict[int, int]]]:
-    """(what is done again, in order; for each step that then reads something else: the value -> what it reads instead).
+    """(what is done again, in order; for each step that then reads something else: the value -> what it reads instead).  Steps go by their
+    numbers, repetitions by those that follow.
 
     sizes: bytes of the values whose memory is free when nothing reads them any more; all others are there in any case, and are as they
     were.  fresh: names of new values are this number and those that follow."""
@@ -96,20 +97,22 @@ def repetitions(
     instead: dict[int, dict[int, int]] = {}
     names: dict[int, int] = {}  # value -> its name once it is made again
 
-    def make(v: int, before: int) -> None:
-        if v in names or v not in again:
-            return
-        step = makers[v]
-        for x in sorted(steps[step].reads):
-            make(x, before)
-        own = {x: fresh + len(names) + i for i, x in enumerate(sorted(steps[step].writes))}
-        instead[len(steps) + len(found)] = {x: names[x] for x in steps[step].reads if x in names}
-        names.update(own)
-        found.append(Repetition(step, before, own))
+    def make(wanted: Collection[int], before: int) -> None:
+        """Do again what makes these values, and what that reads, in the order of the steps."""
+        stack, repeated = list(wanted), set[int]()
+        while stack:
+            v = stack.pop()
+            if v in again and v not in names and makers[v] not in repeated:
+                repeated.add(makers[v])
+                stack.extend(steps[makers[v]].reads)
+        for step in sorted(repeated):
+            instead[len(steps) + len(found)] = {x: names[x] for x in steps[step].reads if x in names}
+            own = {x: fresh + len(names) + i for i, x in enumerate(sorted(steps[step].writes))}
+            names.update(own)
+            found.append(Repetition(step, before, own))
 
     for k in range(peak + 1, len(steps)):
-        for v in sorted(steps[k].reads):
-            make(v, k)
+        make(steps[k].reads, k)
         read = {v: names[v] for v in steps[k].reads if v in names and v in again}
         if read:
             instead[k] = read

@@ -16,7 +16,7 @@ from numpy import ndindex
 from tracejit.core import dtypes
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import DType
-from tracejit.core.op import REGISTRY, Kind
+from tracejit.core.op import Kind
 from tracejit.core.shapes import product, size_range
 from tracejit.ir.graph import Node, operand_aval
 from tracejit.ir.layouts import Position, Positions, Source, Strided, is_constant, linear, strided_view
@@ -275,7 +275,7 @@ def slice_nest(values: Values, node: Node, name: str) -> Scheduled | None:
     layout, source = values.strided[out], values.strided[operand]  # type: ignore[index]
     first, origin = (Strided(x.root, x.offset, x.strides[1:]) for x in (layout, source))
     w = Writer(values)
-    if node.op is REGISTRY["clone"]:
+    if "copies" in node.op.traits:
         w.transfer(aval.shape[1:], first, origin, aval.dtype)
         return w.finish(name)
     a = node.attrs
