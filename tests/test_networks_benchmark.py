@@ -19,7 +19,7 @@ from benchmarks.workload import relative_difference, unchanged
 on_linux = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="this system has no high-water mark to set back")
 
 
-@pytest.mark.parametrize("network", NETWORKS, ids=lambda n: n.name)
+@pytest.mark.parametrize("network", select(["cnn", "unet", "gpt", "lstm"]), ids=lambda n: n.name)
 def test_torch_trains_the_tiny_network_as_the_eager_engine_does(network: Network) -> None:
     torch = pytest.importorskip("torch")
     sides = [step_side(network, network.tiny, framework, unchanged) for framework in (tracejit, torch)]
@@ -28,7 +28,7 @@ def test_torch_trains_the_tiny_network_as_the_eager_engine_does(network: Network
         assert relative_difference(peer, eager) <= network.tolerance
 
 
-@pytest.mark.parametrize("network", select(["mlp", "attention", "gpt"]), ids=lambda n: n.name)
+@pytest.mark.parametrize("network", select(["attention", "gpt"]), ids=lambda n: n.name)
 def test_jax_trains_the_tiny_network_as_the_eager_engine_does(network: Network) -> None:
     pytest.importorskip("jax")
     sides = [network_sides.make_side(column, network, network.tiny) for column in ("eager", "jax")]
