@@ -74,7 +74,7 @@ ENOUGH_LESS = 0.9
 """They are if at most this part of it is alive then."""
 SLICED_BYTES = 1 << 20
 """A smaller value is made whole before it is read."""
-BYTES_MOVED, OPERATIONS = 4, 32
+BYTES_MOVED, OPERATIONS = 8, 32
 """So many bytes that a unit moves, or operations on elements, cost as much as one byte that is kept."""
 
 
