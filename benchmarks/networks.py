@@ -1,6 +1,6 @@
 """Training steps of networks: eager, compiled, and by other libraries, with the memory of a step.
 
-Run as `python -m benchmarks.networks [--threads N] [--columns NAME...] [--json FILE] [--quick] [NAME...]`.  Each column trains each
+Run as `python -m benchmarks.networks [--threads N] [--columns NAME,...] [--json FILE] [--quick] [NAME...]`.  Each column trains each
 network with the same weights and data: tracejit eagerly and compiled, torch eagerly and compiled, and JAX where the step is written for it.
 
 Each column first runs in a process of its own (networks_child.py), for its first call and the memory of a step.  Then all columns are built
@@ -190,7 +190,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m benchmarks.networks", description="training steps of networks; see docs/benchmarks.md"
     )
     parser.add_argument("--threads", type=int, default=1, help="threads of tracejit, BLAS and torch, 0 for their own choice")
-    parser.add_argument("--columns", nargs="+", choices=COLUMNS, help="those to run; all whose library is installed by default")
+    parser.add_argument(
+        "--columns", default="", help=f"of {', '.join(COLUMNS)}, separated by commas; all whose library is installed by default"
+    )
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     parser.add_argument(
         "--quick", action="store_true", help="tiny networks and few steps: a smoke test, its figures mean nothing"
@@ -204,8 +206,10 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the table; 1 if results differ, 2 for names that there are not."""
     options = _arguments(argv)
-    columns = options.columns or [column for column in COLUMNS if installed(column)]
+    columns = [name for name in options.columns.split(",") if name] or [column for column in COLUMNS if installed(column)]
     try:
+        if unknown := set(columns) - set(COLUMNS):
+            raise ValueError(f"no column is called {', '.join(sorted(unknown))}; there are {', '.join(COLUMNS)}")
         networks = select(options.names)
         limit_threads(options.threads, *columns)
     except (ValueError, ModuleNotFoundError) as error:

@@ -39,7 +39,7 @@ def test_jax_trains_the_tiny_network_as_the_eager_engine_does(network: Network) 
 
 def test_the_command_line_times_and_compares_networks_and_writes_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "networks.json"
-    assert networks.main(["--quick", "--columns", "eager", "compiled", "--json", str(path), "mlp"]) == 0
+    assert networks.main(["--quick", "--columns", "eager,compiled", "--json", str(path), "mlp"]) == 0
     out, progress = capsys.readouterr()
     assert "MLP 784-512-10" in out and "peak memory of a step" in out and "first call" in out
     assert "mlp: process of compiled" in progress
@@ -60,7 +60,7 @@ def test_a_column_that_computes_something_else_fails_the_run(
 
     monkeypatch.setattr(networks, "make_side", make_side)
     monkeypatch.setattr(networks, "run_child", lambda *_: {"first_call": 1.0, "peak": 2, "kept": 1})
-    assert networks.main(["--quick", "--columns", "eager", "compiled", "--", "mlp"]) == 1
+    assert networks.main(["--quick", "--columns", "eager,compiled", "mlp"]) == 1
     assert "mlp, step 0: losses or gradients of compiled are 1.0e-02 away from those of eager" in capsys.readouterr().out
 
 
@@ -87,9 +87,11 @@ def test_goals_that_are_missed_are_named() -> None:
     assert NetworkResult("mlp", "MLP", peaks={"compiled": 12 << 20, "eager": 10}).memory_ratio("eager") is None
 
 
-def test_networks_that_there_are_not_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_networks_and_columns_that_there_are_not_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert networks.main(["resnet19"]) == 2
     assert "no network is called resnet19; there are resnet18, mobilenet" in capsys.readouterr().err
+    assert networks.main(["--columns", "eager,numpy"]) == 2
+    assert "no column is called numpy; there are eager, compiled" in capsys.readouterr().err
 
 
 def test_gradients_of_the_first_the_middle_and_the_last_parameter_are_compared() -> None:
