@@ -50,18 +50,24 @@ def trained(mark: Mark, sizes: Sequence[int]) -> tuple[list[int], list[np.ndarra
     return counts, results + [p.detach().numpy() for p in model.parameters()]
 
 
+def assert_alike(marked: Sequence[np.ndarray[Any, Any]], unmarked: Sequence[np.ndarray[Any, Any]]) -> None:
+    """Up to what eager and compiled calls differ in, since other ones of them are eager (docs/equality.md)."""
+    for a, b in zip(marked, unmarked, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7)
+
+
 def test_a_dynamic_size_is_compiled_once_for_all_sizes() -> None:
     counts, marked = trained(lambda x: T.mark_dynamic(x, 0), [64, 40, 51, 33, 60, 64])
     assert counts == [1, 0, 0, 0, 0, 0]
     _, unmarked = trained(lambda x: None, [64, 40, 51, 33, 60, 64])
-    assert all(np.array_equal(a, b) for a, b in zip(marked, unmarked, strict=True))
+    assert_alike(marked, unmarked)
 
 
 def test_a_static_size_has_machine_code_of_its_own() -> None:
     counts, marked = trained(lambda x: T.mark_static(x, 0), [62, 42, 52, 34, 62])
     assert counts == [1, 1, 1, 1, 0]
     _, unmarked = trained(lambda x: None, [62, 42, 52, 34, 62])
-    assert all(np.array_equal(a, b) for a, b in zip(marked, unmarked, strict=True))
+    assert_alike(marked, unmarked)
 
 
 def test_dimensions_are_marked_by_their_numbers_from_either_end() -> None:
