@@ -1430,7 +1430,7 @@ def test_sizes_that_change_apart_and_together_are_recorded_twice() -> None:
         x, y = (T.tensor(generator.normal(size=(batch, n, 8)).astype(np.float32)) for n in (source, target))
         np.testing.assert_allclose(compiled(x, y).numpy(), translate(x, y).numpy(), rtol=1e-3, atol=1e-5)
     assert compiled.stats.traces == 2, compiled.explain()
-    assert ", where source.shape[0] == target.shape[0]: " in compiled.explain(verbose=True)
+    assert ", where source.shape[0] == target.shape[0]" in compiled.explain(verbose=True)
 
 
 def test_integers_and_sizes_are_symbolic_together() -> None:
