@@ -309,7 +309,10 @@ def _attention(framework: Any, s: Sizes) -> Any:
         def forward(self, x: Any) -> Any:
             b, t, c = x.shape
             q, k, v = self.inputs(x).reshape(b, t, 3, heads, c // heads).permute(2, 0, 3, 1, 4).unbind(0)
-            y = functional.softmax(q @ k.transpose(-2, -1) * (c // heads) ** -0.5, dim=-1) @ v
+            if s["fused"]:
+                y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            else:
+                y = functional.softmax(q @ k.transpose(-2, -1) * (c // heads) ** -0.5, dim=-1) @ v
             return self.head(self.outputs(y.transpose(1, 2).reshape(b, t, c)).mean(1))
 
     return Attention()
@@ -365,8 +368,14 @@ NETWORKS: Final = (
     Network(
         "attention", "attention of 1,024 tokens, batch 2", "256 features, 4 heads, softmax written by hand; SGD with momentum",
         _attention, _series,
-        {"batch": 2, "length": 1024, "features": 256, "heads": 4, "classes": 10},
-        {"batch": 2, "length": 6, "features": 8, "heads": 2, "classes": 5},
+        {"batch": 2, "length": 1024, "features": 256, "heads": 4, "classes": 10, "fused": False},
+        {"batch": 2, "length": 6, "features": 8, "heads": 2, "classes": 5, "fused": False},
+    ),
+    Network(
+        "long_attention", "causal attention of 4,096 tokens", "128 features, 2 heads, scaled_dot_product_attention; SGD with momentum",
+        _attention, _series,
+        {"batch": 1, "length": 4096, "features": 128, "heads": 2, "classes": 10, "fused": True},
+        {"batch": 2, "length": 6, "features": 8, "heads": 2, "classes": 5, "fused": True},
     ),
     Network(
         "mlp", "MLP 784-512-10, batch 64", "Linear, tanh, Linear; SGD with momentum",

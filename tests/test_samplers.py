@@ -92,6 +92,16 @@ def test_arviz_has_the_names_of_dimensions() -> None:
     assert found.statistics["diverging"].shape == (2, 50)
 
 
+def test_a_compiled_model_is_sampled_again() -> None:
+    installed("nutpie")
+    library = importlib.import_module("nutpie")
+    compiled = nutpie.compiled_model(Model(lambda p: -(p["x"] * p["x"]).sum() / 2, {"x": (3,)}))
+    traces = [library.sample(compiled, draws=30, tune=30, chains=2, seed=1, progress_bar=False) for _ in range(2)]
+    first, second = (trace.posterior["x"].values for trace in traces)
+    assert first.shape == (2, 30, 3)
+    assert np.array_equal(first, second)
+
+
 def test_a_density_that_needs_python_is_sampled_with_a_warning_that_says_why() -> None:
     installed("nutpie")
     counted = []

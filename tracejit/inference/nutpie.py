@@ -129,7 +129,8 @@ def _native_class() -> type:
             return library.PyMcModel(
                 library.LogpFunc(self.density.address, 0, self.density),
                 library.ExpandFunc(self.n_dim, expanded, self.expand.address, 0, self.expand),
-                library.PyVariable.new_variables(names, ["float64"] * len(names), shapes, sizes, self.dims),
+                # which adds names of dimensions to both dictionaries
+                library.PyVariable.new_variables(names, ["float64"] * len(names), shapes, sizes, dict(self.dims)),
                 self.n_dim,
                 sizes,
                 self.coords,
