@@ -1,8 +1,9 @@
 """Products of matrices by kernels of our own, for processors whose vectors are wider than those that the BLAS computes with.
 
-A kernel keeps 6 x 4 vectors of the result in registers and adds up to `_STRETCH` terms to them; the order of additions is the same for
-each element, whatever the sizes and wherever it lies.  The right operand is read from a panel: so many rows of it of four vectors each,
-side by side in memory on the stack.  The left one is read where it lies, a block of rows at a time, which the second cache holds.
+A kernel keeps 6 x 4 vectors of the result in registers and adds up to `_STRETCH` terms to them; the order of additions
+is the same for each element, whatever the sizes and wherever it lies.  The right operand is read from a panel: up to
+`_STRETCH` of its rows, four vectors of each, copied side by side.  The left one is read a block of rows at a time, which
+the second cache holds; where several panels meet the block, its rows are copied side by side, too.
 (Goto and van de Geijn: Anatomy of High-Performance Matrix Multiplication, 2008.)
 
 `helper` is LLVM text of a function with the arguments of gemm.  No pass runs over it: it is written as it is to be compiled.
