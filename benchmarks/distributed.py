@@ -10,7 +10,7 @@ The model: a step of n ranks takes as long as one rank takes for its share of th
     t(n) = compute(batch / n) + 2 ((n - 1) latency + (n - 1) / n * bytes / bandwidth)
 
 Each half of an all_reduce() is n - 1 messages of 1 / n of the bytes (tracejit/distributed/exchange.py).  Latency and bandwidth
-are fitted to all_reduce() on two ranks (least squares of relative errors).  The model leaves out what overlap saves in eager mode,
+are fitted to all_reduce() on two ranks (least squares of relative errors).  The model leaves out what overlap saves,
 and what ranks of one machine lose because they share its memory; both show in the column that compares it with two measured ranks.
 """
 

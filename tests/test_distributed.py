@@ -209,6 +209,47 @@ def test_a_replica_alone_trains_as_its_module_does(alone: None) -> None:
         assert np.allclose(a.numpy(), b.numpy(), atol=1e-6)
 
 
+def test_a_compiled_step_begins_a_bucket_and_goes_on_with_the_backward_pass(alone: None) -> None:
+    network = nn.Sequential(*[nn.Linear(64, 64) for _ in range(4)])
+    model = nn.parallel.DistributedDataParallel(network, bucket_cap_mb=0.02)  # a bucket for each layer
+    optimizer = optim.SGD(model.parameters(), lr=0.1)
+
+    @tj.compile
+    def step(x: tj.Tensor) -> tj.Tensor:
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    before = [parameter.detach().numpy().copy() for parameter in network.parameters()]
+    for _ in range(2):
+        step(tj.ones(8, 64))
+    assert step.stats.compiled_calls == 1, step.explain()
+    assert not any(np.array_equal(p.detach().numpy(), old) for p, old in zip(network.parameters(), before, strict=True))
+    (executable,) = step.stats.executables
+    stages: Any = executable.program.stages
+    begun = [k for k, (_, host) in enumerate(stages) if any(node.op.name == "collective_begun" for node in host)]
+    awaited = [k for k, (_, host) in enumerate(stages) if any(node.op.name == "collective_awaited" for node in host)]
+    assert len(begun) == 4 and max(begun) < min(awaited)
+    products = [sum(node.op.name == "matmul" for node in machine) for machine, _ in stages]
+    assert all(products[k] for k in begun), products  # each waits for a part of the backward pass, which goes on behind it
+
+
+def test_reductions_that_are_begun_are_kept_until_they_have_been_waited_for() -> None:
+    sequence = np.zeros((), np.int64)
+    communicator = Communicator(None)
+    ledger = Ledger(communicator, sequence)
+    works = []
+    for number in range(3):
+        works.append(ledger.once(number, "sum", lambda number=number: communicator.start(np.full(2, float(number)), "SUM")))
+        sequence[...] = number + 1  # committed at once, as in eager mode
+    assert [ledger.result(number) is work for number, work in enumerate(works)] == [True] * 3
+    assert [work.wait().tolist() for work in works] == [[0.0] * 2, [1.0] * 2, [2.0] * 2]
+    ledger.once(3, "sum", lambda: communicator.start(np.ones(2), "SUM"))
+    assert list(ledger.done) == [3]
+
+
 def test_a_replica_refuses_devices_and_modules_without_gradients(alone: None) -> None:
     with pytest.raises(ValueError, match="computes on the CPU only"):
         nn.parallel.DistributedDataParallel(nn.Linear(1, 1), device_ids=[0])

@@ -15,7 +15,7 @@ from typing import Any
 from tracejit.autograd.grad_mode import no_grad
 from tracejit.core.interpreter import is_recording
 from tracejit.distributed.group import Group, ProcessGroup, current
-from tracejit.distributed.operation import Work, exchanged, started
+from tracejit.distributed.operation import Work, awaited, begun, exchanged, started
 from tracejit.functions import stack
 from tracejit.tensor import Tensor
 
@@ -154,6 +154,18 @@ def _exchange(x: Tensor, group: ProcessGroup, what: str, reduction: str = "", ro
     )
     group.sequence.copy_(following)
     return result
+
+
+def averaged(tensors: Sequence[Tensor], group: Group = None) -> list[Tensor]:
+    """The averages over all processes: all are begun, in order, before any is waited for.  A program begins each as soon as its tensor is
+    there."""
+    found = current(group)
+    numbers = []
+    for x in tensors:
+        following = begun(x.detach(), found.sequence, ReduceOp.AVG.name, found.number)
+        found.sequence.copy_(following)
+        numbers.append(following)
+    return [awaited(x.detach(), following, found.number) for x, following in zip(tensors, numbers, strict=True)]
 
 
 def _done(tensor: Tensor, result: Tensor, async_op: bool) -> Work | None:

@@ -224,10 +224,13 @@ class Communicator:
 class Reduction:
     """A reduction that goes on while the process computes.  `wait()` gives the result."""
 
-    __slots__ = ("_communicator", "_count", "_kept", "_received", "_reduction", "_request", "_result", "_shape", "_whole")
+    __slots__ = (
+        "_communicator", "_count", "_kept", "_received", "_reduction", "_request", "_result", "_shape", "_whole", "was_awaited",
+    )  # fmt: skip
 
     def __init__(self, communicator: Communicator, array: Array, reduction: str) -> None:
         size = communicator.size
+        self.was_awaited = False
         self._communicator, self._reduction = communicator, reduction
         self._shape, self._count, self._whole = array.shape, array.size, array.nbytes <= SMALL
         self._result: Array | None = None
@@ -280,5 +283,6 @@ class Reduction:
             self._request.Wait()
             self._request = self._kept = None
         self._communicator.forget(self)
+        self.was_awaited = True
         assert self._result is not None
         return self._result[: self._count].reshape(self._shape)

@@ -7,9 +7,9 @@ number, like all memory of the caller, after its last exit.
 
 **The invariant.**  Each process does collective number k once, and as the k-th.  `once` keeps it: it does number `self.next` and
 keeps the result.  Where a number comes again that was done and not committed, because a program has left at an exit behind it
-and the call runs again in eager mode or in another path, it answers with the result that it has kept.  What is committed is
-forgotten when the next collective is done.  So all processes do the same number of collectives, though one of them may record
-a call that another one runs compiled, and a third leaves in the middle.
+and the call runs again in eager mode or in another path, it answers with the result that it has kept.  What is committed, and is
+no reduction that somebody is still to wait for, is forgotten when the next collective is done.  So all processes do the same number
+of collectives, though one of them may record a call that another one runs compiled, and a third leaves in the middle.
 
 The program's part of it: each process calls the same collectives, of equal shapes and dtypes, in the same order.
 
@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.distributed.exchange import Communicator
+from tracejit.distributed.exchange import Communicator, Reduction
 
 __all__ = ["LEDGERS", "Ledger"]
 
@@ -55,12 +55,21 @@ class Ledger:
                 f"distributed: expected collective {self.next} of the group, got {number} ({what}), which is not its turn"
             )
         committed = int(self.sequence)
-        for past in [k for k in self.done if k < committed]:
+        for past in [k for k, (_, result) in self.done.items() if k < committed and not _is_awaited(result)]:
             del self.done[past]
         result = run()
         self.next = number + 1
         self.done[number] = what, result
         return result
+
+    def result(self, number: int) -> Any:
+        """The result of a collective that is not forgotten."""
+        return self.done[number][1]
+
+
+def _is_awaited(result: Any) -> bool:
+    """Whether it is a reduction for which nobody has waited so far."""
+    return isinstance(result, Reduction) and not result.was_awaited
 
 
 LEDGERS: dict[int, Ledger] = {}

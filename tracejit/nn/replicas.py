@@ -3,8 +3,8 @@
 Gradients are averaged in buckets, which are filled with parameters in reverse order, about the order in which a backward pass
 comes to them (Li et al.: PyTorch Distributed: Experiences on Accelerating Data Parallel Training, 2020).  In eager mode a bucket is
 begun when its last gradient is there, while the pass goes on to the next one, and the end of the pass waits for all of them.
-In a recording, and so in a compiled step, buckets are averaged at the end of the pass, in the same order, with the same numbers: an
-average is the same whether it goes on beside something or not.
+In a recording all buckets are begun, in the same order, with the same numbers, and then waited for: a compiled step begins each as soon
+as its gradients are there, and goes on with the others (runtime/host.py).
 
 Buckets are begun in their order in all processes, whatever the order in which gradients come.
 """
@@ -17,7 +17,7 @@ from typing import Any, Final
 from tracejit.autograd.grad_mode import is_grad_enabled, no_grad
 from tracejit.core.dtypes import int64
 from tracejit.core.interpreter import is_recording
-from tracejit.distributed.collectives import ReduceOp, all_reduce, broadcast
+from tracejit.distributed.collectives import ReduceOp, all_reduce, averaged, broadcast
 from tracejit.distributed.group import current
 from tracejit.distributed.operation import progress
 from tracejit.functions import cat, zeros_like
@@ -114,7 +114,7 @@ class _Reducer:
         if not self.find_unused:
             self.require_all(recording)
         if recording:
-            flats = [self.averaged(bucket) for bucket in self.buckets]
+            flats = averaged([bucket.flat() for bucket in self.buckets], self.group)
         else:
             for bucket in self.buckets[len(self.begun) :]:
                 self.begin(bucket)
@@ -127,12 +127,6 @@ class _Reducer:
                 bucket.put(flat, own)
         if not recording:
             self.reset()
-
-    def averaged(self, bucket: _Bucket) -> Tensor:
-        """The averages of a bucket."""
-        flat = bucket.flat()
-        all_reduce(flat, ReduceOp.AVG, self.group)
-        return flat
 
     def waited(self, flat: Tensor, work: Any) -> Tensor:
         """A bucket that was begun, when it is there."""

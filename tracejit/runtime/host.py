@@ -285,20 +285,49 @@ def _stages(graph: Graph) -> list[tuple[list[Node], list[Node]]]:
     """(machine nodes, host nodes) per stage, in program order.
 
     What has an effect outside (a custom_op, a collective) comes after all that may leave before it: a call whose recorded path is not
-    the right one has done nothing that eager mode would not do."""
+    the right one has done nothing that eager mode would not do.  What goes on by itself once it has begun (trait "begins") begins as
+    soon as it can, and what is not needed for that is done after it."""
     stage: dict[int, int] = {}
     stages: list[tuple[list[Node], list[Node]]] = [([], [])]
-    leaving = 0
-    for node in graph.nodes:
-        s = max((stage.get(o, 0) for o in node.operands if isinstance(o, int)), default=0)
-        host = is_host(graph.avals, node)
-        if node.op.effect is Effect.RANDOM and node.op.kind is not Kind.RANDOM:
-            s = max(s, leaving)
-        if node.may_exit:
-            leaving = max(leaving, s)
-        while len(stages) <= s + host:
-            stages.append(([], []))
-        stages[s][int(host)].append(node)
-        for o in node.outputs:
-            stage[o] = s + host
+    leaving = floor = 0
+    for part in _parts(graph):
+        for node in part:
+            s = max((stage.get(o, 0) for o in node.operands if isinstance(o, int)), default=0)
+            host = is_host(graph.avals, node)
+            s = max(s, floor, leaving if _has_effect(node) else 0)
+            if node.may_exit:
+                leaving = max(leaving, s)
+            while len(stages) <= s + host:
+                stages.append(([], []))
+            stages[s][int(host)].append(node)
+            for o in node.outputs:
+                stage[o] = s + host
+        if part and "begins" in part[-1].op.traits:
+            floor = stage[part[-1].outputs[0]]
     return stages
+
+
+def _has_effect(node: Node) -> bool:
+    """Whether it has an effect outside of the program."""
+    return node.op.effect is Effect.RANDOM and node.op.kind is not Kind.RANDOM
+
+
+def _parts(graph: Graph) -> list[list[Node]]:
+    """The nodes in parts, each in program order: for each node that begins something what must be done before it, itself last, unless an
+    earlier part has it; then all others."""
+    makers = {o: k for k, node in enumerate(graph.nodes) for o in node.outputs}
+    done: set[int] = set()
+    parts = []
+    for k, node in enumerate(graph.nodes):
+        if "begins" not in node.op.traits:
+            continue
+        first = [i for i, before in enumerate(graph.nodes[:k]) if before.may_exit or _has_effect(before)]
+        stack, own = [k, *first], set[int]()
+        while stack:
+            i = stack.pop()
+            if i not in done and i not in own:
+                own.add(i)
+                stack += [makers[o] for o in graph.nodes[i].operands if isinstance(o, int) and o in makers]
+        done |= own
+        parts.append([graph.nodes[i] for i in sorted(own)])
+    return [*parts, [node for i, node in enumerate(graph.nodes) if i not in done]]
