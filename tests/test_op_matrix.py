@@ -26,7 +26,7 @@ from tracejit.passes.expand import expand
 from tracejit.passes.functionalise import functionalise
 from tracejit.runtime.program import build
 
-UNSAMPLED = {"guard", "while", "loop0_of_paths", "while_of_paths", "collective"}
+UNSAMPLED = {"guard", "while", "loop0_of_paths", "while_of_paths", "collective", "collective_awaited", "collective_begun"}
 """No value, a body, or other processes: see test_interpreter.py and test_program.py, test_control_flow.py, test_branching_loops.py,
 test_distributed.py."""
 REDEFINED = {"replace_data"}  # its vjp is by definition not its derivative
