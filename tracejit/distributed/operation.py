@@ -23,7 +23,7 @@ from tracejit.core import dtypes
 from tracejit.core.aval import Aval
 from tracejit.core.op import Effect, Kind
 from tracejit.distributed.exchange import Reduction
-from tracejit.distributed.ledger import LEDGERS
+from tracejit.distributed.ledger import LEDGERS, Ledger
 from tracejit.ops.declare import custom
 from tracejit.ops.movement.copies import write
 from tracejit.tensor import Tensor, wrap
@@ -31,6 +31,13 @@ from tracejit.tensor import Tensor, wrap
 __all__ = ["Work", "awaited", "begun", "exchanged", "progress", "started"]
 
 _STACKING: Final = ("all_gather", "gather")
+
+
+def _ledger(what: str, group: int) -> Ledger:
+    found = LEDGERS.get(group)
+    if found is None:
+        raise RuntimeError(f"distributed.{what}(): its process group is gone")
+    return found
 
 
 def _rule(
@@ -44,9 +51,7 @@ def _rule(
 @custom(Kind.OPAQUE, _rule, multiple=True, effect=Effect.RANDOM, traits=("raises", "moves", "not differentiable"))
 def collective(x: Any, sequence: Any, what: str, reduction: str, root: int, group: int, size: int, is_root: bool) -> Any:
     """What the processes of a group make of an array of each, and the number of the next collective."""
-    found = LEDGERS.get(group)
-    if found is None:
-        raise RuntimeError(f"distributed.{what}(): its process group is gone")
+    found = _ledger(what, group)
     number, do = int(sequence), getattr(found.communicator, what)
     arguments = {"all_reduce": (reduction,), "reduce": (reduction, root), "all_gather": ()}.get(what, (root,))
     result = found.once(number, (what, reduction, root, x.shape, x.dtype), lambda: do(x, *arguments))
@@ -60,9 +65,7 @@ def _number_rule(x: Aval, sequence: Aval, reduction: str, group: int) -> Aval:
 @custom(Kind.OPAQUE, _number_rule, effect=Effect.RANDOM, traits=("raises", "begins", "not differentiable"))
 def collective_begun(x: Any, sequence: Any, reduction: str, group: int) -> Any:
     """Begin to reduce an array of each process; the number of the next collective."""
-    found = LEDGERS.get(group)
-    if found is None:
-        raise RuntimeError("distributed.all_reduce(): its process group is gone")
+    found = _ledger("all_reduce", group)
     number, own = int(sequence), np.array(x)  # the program may use the memory again before the reduction has ended
     found.once(number, ("all_reduce", reduction, 0, x.shape, x.dtype), lambda: found.communicator.start(own, reduction))
     found.communicator.progress()  # those that were begun before
@@ -76,10 +79,7 @@ def _awaited_rule(x: Aval, following: Aval, group: int) -> Aval:
 @custom(Kind.OPAQUE, _awaited_rule, traits=("raises", "moves", "not differentiable"))
 def collective_awaited(x: Any, following: Any, group: int) -> Any:
     """The result of a reduction of arrays like `x`, when it is there.  following: the number of the collective after it."""
-    found = LEDGERS.get(group)
-    if found is None:
-        raise RuntimeError("distributed.all_reduce(): its process group is gone")
-    return found.result(int(following) - 1).wait()
+    return _ledger("all_reduce", group).result(int(following) - 1).wait()
 
 
 def exchanged(

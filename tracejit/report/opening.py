@@ -162,7 +162,7 @@ def _causes(account: Account) -> Iterator[str]:
     if account.paths and 2 * stats.direct_calls > stats.calls:
         yield _NO_GAIN
     if (reason := _most_frequent(reasons)) is not None:
-        yield from _told(reason)
+        yield from _wordings_of(reason)
     if stats.early_calls or reasons:
         yield "it was still being compiled"
     if stats.direct_calls:
@@ -178,7 +178,8 @@ def _most_frequent(reasons: Mapping[Reason, int]) -> Reason | None:
     return max(lasting, key=lambda reason: reasons[reason], default=None)
 
 
-def _told(reason: Reason) -> Iterator[str]:
+def _wordings_of(reason: Reason) -> Iterator[str]:
+    """A reason as what follows "because", in full, then in fewer words."""
     text = _PLAIN.get(reason.code, "{}").replace("{}", reason.message)
     line = line_named(reason.where, with_text=False)
     if line:
