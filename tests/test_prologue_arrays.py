@@ -357,6 +357,7 @@ OF_A_NUMBER: dict[str, Callable[[T.Tensor, Any], Any]] = {
     "operators": lambda x, k: (x * k, k + x, k / x, x**k, -k * x, x - k // 2),
     "branches": lambda x, k: x if k > 2 else -x,
     "functions of NumPy": lambda x, k: x * np.sqrt(abs(k) + 1) + np.add(k, 1),
+    "functions of math": lambda x, k: x * math.sin(k) + math.exp(-k),
     "conversions": lambda x, k: (x * float(k), x + k.item(), x * np.float32(k), x * k.astype(np.float64)),
     "functions of tensors": lambda x, k: (T.pow(x, k), T.full((2,), k), T.where(x > k, x, k), x.clone().mul_(k), x.clamp(max=k)),
     "a tensor of it": lambda x, k: T.tensor(k) + x,
