@@ -199,7 +199,7 @@ class _Here:
         tensors, numbers = [_named(v) for v in program.tensors], [_named(v) for v in program.scalars]
         tensors += ["slab"] * bool(program.slab_inputs)
         return [
-            f"{_listed(tensors)}*_ = arrays",
+            *[f"{_listed(tensors)}*_ = arrays"] * bool(tensors),
             *[f"{_listed(numbers)}= scalars"] * bool(numbers),
             *[f"{_named(v)} = constant_{_named(v)}" for v in program.graph.constants],
         ]

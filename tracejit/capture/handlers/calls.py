@@ -67,9 +67,10 @@ from tracejit.capture.syntax.locate import NotConvertible
 from tracejit.capture.syntax.outlined_loops import OutlinedLoop, convert_outlined
 from tracejit.core.compiler import disabled_name, is_disabled
 from tracejit.core.dtypes import DType, default_dtype
+from tracejit.core.interrupts import is_foreign
 from tracejit.replay.ir import Name
 from tracejit.tensor import Tensor, fill
-from tracejit.tensor.construction import as_tensor
+from tracejit.tensor.construction import as_tensor, from_numpy
 from tracejit.tensor.legacy import LegacyType
 
 if TYPE_CHECKING:
@@ -452,7 +453,7 @@ class CallHandlers(Handlers):
             recorder.inspect_all(arguments)  # new_tensor() looks at a dtype
             constructor, data, options = normal_form
             result = recorder.arrays.tensor_of_arrays(constructor, data, **options)
-            if result is None:
+            if result is None and constructor is not from_numpy:
                 result = recorder.number_calls.tensor_of_numbers(constructor, data, **options)
             if result is not None:
                 return result
@@ -463,6 +464,8 @@ class CallHandlers(Handlers):
         if not keeps and is_a(function, FunctionType) and any(map(self._is_program_callable, values)):
             return self.prepare(function)(*arguments, **keywords)
         passes_on = function.__qualname__ == "Function.apply"  # to code of the program, which may get symbolic NumPy scalars
+        if normal_form is None and not passes_on and any(map(recorder.extracted_numbers.is_of_numpy, values)):
+            return self._call_with_numbers_of_numpy(function, arguments, keywords)
         arguments = tuple([x if passes_on and is_symbolic(x) else self.for_library(x) for x in arguments])
         if not keeps:  # those that keep functions pass generators on to these
             arguments = tuple([list(a) if is_a(a, GeneratorType) else a for a in arguments])
@@ -484,6 +487,20 @@ class CallHandlers(Handlers):
         method, _ = recorder.attributes.lookup(type(value), "__iter__")
         return recorder.mark_created([*recorder.iteration.iterate(value)]) if type(method) is FunctionType else value
 
+    def _call_with_numbers_of_numpy(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A call of the library with numbers of NumPy's, which are taken for Python's; an error is that of a call with the very numbers."""
+        as_python, concretise_contents = (
+            self.recorder.extracted_numbers.as_python_number,
+            self.recorder.contents.concretise_contents,
+        )
+        try:
+            return self.call_library(function, tuple(map(as_python, arguments)), {k: as_python(v) for k, v in keywords.items()})
+        except Exception as error:
+            if is_foreign(error) or self.recorder.stopped:
+                raise
+        given = tuple(map(concretise_contents, arguments)), {k: concretise_contents(v) for k, v in keywords.items()}
+        return self.call_library(function, *given)
+
     def _call_indifferent(self, function: Any, tensor: Any) -> Any:
         """The result of a function that gives data attached to a tensor, and looks at no element or size of it (policies.py).
         For a tensor from outside each call reads it in the prologue."""
@@ -495,13 +512,12 @@ class CallHandlers(Handlers):
         return recorder.read(result, expression, called=f"{function.__name__}()", symbolic=True)
 
     def for_library(self, value: Any) -> Any:
-        """`value` as an argument of a function of the library.  Symbolic numbers are kept, NumPy's as Python's, which functions take
-        for the same; symbolic truth values and containers with numbers become plain values, guarded."""
+        """`value` as an argument of a function of the library.  Symbolic numbers are kept; symbolic truth values, NumPy scalars
+        and containers with numbers become plain values, guarded."""
         if type(value) is Tensor or type(value) in PRIMITIVE_TYPES:
             return value
         recorder = self.recorder
         value = recorder.sizes.for_library(as_text(value))
-        value = recorder.extracted_numbers.as_python_number(value)
         is_number = is_symbolic(value) and not is_symbolic_bool(value) and not recorder.arrays.is_array(value)
         return value if is_number else recorder.contents.concretise_contents(value)
 

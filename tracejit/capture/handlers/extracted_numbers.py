@@ -517,7 +517,15 @@ class ExtractedNumberHandlers(Handlers):
 
     def as_python_number(self, value: Any) -> Any:
         """A number of NumPy's as one of Python's, for functions that take them for the same; other values unchanged."""
-        return self.for_tensor_work(value) if is_post_program(value) and type(value._value) in NUMPY_NUMBERS else value
+        return self.for_tensor_work(value) if self.is_of_numpy(value) else value
+
+    @staticmethod
+    def is_of_numpy(value: Any) -> bool:
+        """Whether it is a symbolic number of NumPy's that is computed of numbers from outside alone."""
+        if not is_post_program(value) or type(value._value) not in NUMPY_NUMBERS:
+            return False
+        definition: PostProgramValue = value._post_program
+        return not (definition.deferred or definition.depends_on_tensors or definition.source is not None)
 
     def for_tensor_work(self, number: Any) -> Any:
         """A post-program number as an operand of a tensor operation.  If it depends on clocks, or on numbers from outside alone,
