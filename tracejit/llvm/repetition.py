@@ -16,7 +16,18 @@ from typing import Final
 
 import numpy as np
 
-from tracejit.lowering.steps import Address, CopyCall, GemmCall, LapackCall, LoopCall, NestCall, NestRun, NumberSlot, ProgramStep
+from tracejit.lowering.steps import (
+    Address,
+    ConvolutionCall,
+    CopyCall,
+    GemmCall,
+    LapackCall,
+    LoopCall,
+    NestCall,
+    NestRun,
+    NumberSlot,
+    ProgramStep,
+)
 from tracejit.passes.periods import stretches
 
 __all__ = ["Repetition", "with_repetitions"]
@@ -88,7 +99,7 @@ def _label(step: ProgramStep) -> Hashable:
 
 def _simple(step: ProgramStep) -> Sequence[Simple]:
     """The step, or the calls of a run."""
-    assert not isinstance(step, LapackCall | LoopCall), step  # they are like no others
+    assert not isinstance(step, LapackCall | ConvolutionCall | LoopCall), step  # they are like no others
     return step.calls if isinstance(step, NestRun) else (step,)
 
 
