@@ -33,6 +33,8 @@ __all__ = ["FORGET", "MEMORY", "VECTOR", "helpers", "scratch", "symbol"]
 VECTOR: Final = packed.VECTOR
 _GROUP: Final = 2048
 """Bytes of a row of the columns that a task has: so much of the result is in the second cache while it is added to."""
+_STRETCH: Final = 144
+"""Terms that `product` adds up in registers: then a panel is in the first cache when it is read.  16 channels of 3 x 3."""
 _LINE: Final = _GROUP + 64
 """Bytes from row to row of that part of the result."""
 _ARRAYS: Final = 5  # of 32-bit integers, one for each column: offset, z, y, x in the source; offset in the target
@@ -132,6 +134,14 @@ class _Text(VectorText):
             self.go(end)
         self.begin(end)
 
+    def each(self, count: str, body: Callable[[str], None]) -> Callable[[], None]:
+        """What does body(i) for i = 0, 1 ... below count."""
+
+        def run() -> None:
+            self.loop("0", count, 1, body)
+
+        return run
+
     def sum_over(self, count: str, body: Callable[[str, str], str]) -> str:
         """body(i, what the one before has answered) for i = 0, 1 ... below count; the last answer, zeros before the first."""
         head, inside, end = (self.label(hint) for hint in ("head", "inside", "end"))
@@ -213,47 +223,123 @@ def _columns(f: _Text, name: str) -> str:
 def _windows(f: _Text, name: str) -> str:
     """Rows of windows, side by side: for each of %channels, for each of %taps, %vectors vectors of columns.
 
-    source: the first channel of the first image; channel: bytes from channel to channel; line: bytes from row to row."""
+    source: the first channel of the first image; channel: bytes from channel to channel; line: bytes from row to row.  Where each
+    vector has columns that follow one by one, rows are filled in the order of memory, by masks that are found out before; the columns
+    that follow are asked for then.  Else it goes tap by tap, and gathers where it must."""
     w = f.words(*(f"{what}.{d}" for what in ("size", "source") for d in "zyx"))
     sizes = {d: f.integers(w[f"size.{d}"]) for d in "zyx"}
     of_channel = f.mul("%taps", "%line")
+    bits, width = f"i{f.lanes}", f.lanes // 8
+    most_vectors = packed.STRETCH // f.lanes
+    begins, shifts, apart = (f.op(f"alloca [{n} x i64]") for n in (most_vectors, packed.BLOCK, 1))
+    masks = f.op(f"alloca [{most_vectors * packed.BLOCK} x {bits}]")
 
-    def tap(t: str) -> None:
+    def arrays_of(v: str) -> list[str]:
+        first = f.mul(v, f.lanes)
+        return [f.op(f"load {f.indices}, ptr {f.column(array, '%columns', first)}, align 4") for array in range(4)]
+
+    def moves_of(t: str) -> tuple[dict[str, str], str]:
         entry = f.at("%tap", f.mul(t, 8 * len(TAP)))
         moves = {d: f.op(f"load i64, ptr {f.at(entry, 8 * TAP.index(d))}") for d in "zyx"}
-        shift = f.dot(*((moves[d], w[f"source.{d}"]) for d in "zyx"))
-        shifted = f.element("%source", shift)
-        vectors = {d: f.integers(moves[d]) for d in "zyx"}
-        row = f.at("%to", f.mul(t, "%line"))
+        return {d: f.integers(moves[d]) for d in "zyx"}, f.dot(*((moves[d], w[f"source.{d}"]) for d in "zyx"))
 
-        def vector(v: str) -> None:
-            first = f.mul(v, f.lanes)
-            arrays = [f.op(f"load {f.indices}, ptr {f.column(array, '%columns', first)}, align 4") for array in range(4)]
-            inside = ""
-            for d, own in zip("zyx", arrays[1:], strict=True):
-                there = f.op(f"add {f.indices} {own}, {vectors[d]}")
-                fits = f.op(f"icmp ult {f.indices} {there}, {sizes[d]}")
-                inside = f.op(f"and {f.bits} {inside}, {fits}") if inside else fits
-            begin, gathers = f.apart(arrays[0], inside)
-            to = f.at(row, f.mul(v, f.lanes * f.size))
+    def inside_of(arrays: list[str], vectors: dict[str, str]) -> str:
+        inside = ""
+        for d, own in zip("zyx", arrays[1:], strict=True):
+            there = f.op(f"add {f.indices} {own}, {vectors[d]}")
+            fits = f.op(f"icmp ult {f.indices} {there}, {sizes[d]}")
+            inside = f.op(f"and {f.bits} {inside}, {fits}") if inside else fits
+        return inside
 
-            def load(c: str) -> None:
-                here = f.at(f.element(shifted, begin), f.mul(c, "%channel"))
-                f.store(f.masked_load(here, inside), f.at(to, f.mul(c, of_channel)))
+    def begin_of(v: str) -> None:
+        arrays = arrays_of(v)
+        nowhere = f.integers(str(_OUTSIDE))
+        begin, gathers = f.apart(arrays[0], f.op(f"icmp ne {f.indices} {arrays[3]}, {nowhere}"))
+        f.lines.append(f"store i64 {f.mul(begin, f.size)}, ptr {f.at(begins, f.mul(v, 8))}")
+        before = f.op(f"load i64, ptr {apart}")
+        f.lines.append(f"store i64 {f.op(f'or i64 {before}, ' + f.op(f'zext i1 {gathers} to i64'))}, ptr {apart}")
 
-            def gather(c: str) -> None:
-                places = f.pointers(f.at(shifted, f.mul(c, "%channel")), arrays[0])
-                kinds = ((f"<{f.lanes} x ptr>", places), ("i32", str(f.size)), (f.bits, inside), (f.vector, "zeroinitializer"))
-                value = f.call(f"llvm.masked.gather.{f.suffix}.v{f.lanes}p0", f.vector, *kinds)
-                f.store(value, f.at(to, f.mul(c, of_channel)))
+    def in_order() -> None:
+        def tap_of_all(t: str) -> None:
+            vectors, shift = moves_of(t)
+            f.lines.append(f"store i64 {f.mul(shift, f.size)}, ptr {f.at(shifts, f.mul(t, 8))}")
+            row = f.at(masks, f.mul(t, most_vectors * width))
 
-            f.when(
-                gathers, lambda: f.loop("0", "%channels", 1, gather) and None, lambda: f.loop("0", "%channels", 1, load) and None
-            )
+            def mask(v: str) -> None:
+                found = f.op(f"bitcast {f.bits} {inside_of(arrays_of(v), vectors)} to {bits}")
+                f.lines.append(f"store {bits} {found}, ptr {f.at(row, f.mul(v, width))}, align {width}")
 
-        f.loop("0", "%vectors", 1, vector)
+            f.loop("0", "%vectors", 1, mask)
 
-    f.loop("0", "%taps", 1, tap)
+        def channel(c: str) -> None:
+            own, to = f.at("%source", f.mul(c, "%channel")), f.at("%to", f.mul(c, of_channel))
+            further = f.at(own, f.mul("%vectors", f.lanes * f.size))
+
+            def ask(v: str) -> None:
+                place = f.at(further, f.op(f"load i64, ptr {f.at(begins, f.mul(v, 8))}"))
+                f.call("llvm.prefetch.p0", "void", ("ptr", place), ("i32", "0"), ("i32", "2"), ("i32", "1"))
+
+            f.loop("0", "%vectors", 1, ask)
+
+            def tap(t: str) -> None:
+                shifted = f.at(own, f.op(f"load i64, ptr {f.at(shifts, f.mul(t, 8))}"))
+                row, known = f.at(to, f.mul(t, "%line")), f.at(masks, f.mul(t, most_vectors * width))
+
+                def vectors(count: int) -> Callable[[str], None]:
+                    def copy(v: str) -> None:
+                        first, place = f.at(begins, f.mul(v, 8)), f.at(row, f.mul(v, f.lanes * f.size))
+                        mask = f.at(known, f.mul(v, width))
+                        for i in range(count):
+                            begin = f.op(f"load i64, ptr {f.at(first, 8 * i)}")
+                            inside = f.op(f"load {bits}, ptr {f.at(mask, width * i)}, align {width}")
+                            value = f.masked_load(f.at(shifted, begin), f.op(f"bitcast {bits} {inside} to {f.bits}"))
+                            f.store(value, f.at(place, i * f.lanes * f.size))
+
+                    return copy
+
+                f.loop(f.loop("0", "%vectors", 4, vectors(4), 4), "%vectors", 1, vectors(1))
+
+            f.loop("0", "%taps", 1, tap)
+
+        f.loop("0", "%taps", 1, tap_of_all)
+        f.loop("0", "%channels", 1, channel)
+
+    def tap_by_tap() -> None:
+        def tap(t: str) -> None:
+            vectors, shift = moves_of(t)
+            shifted, row = f.element("%source", shift), f.at("%to", f.mul(t, "%line"))
+
+            def vector(v: str) -> None:
+                arrays = arrays_of(v)
+                inside = inside_of(arrays, vectors)
+                begin, gathers = f.apart(arrays[0], inside)
+                to = f.at(row, f.mul(v, f.lanes * f.size))
+
+                def load(c: str) -> None:
+                    here = f.at(f.element(shifted, begin), f.mul(c, "%channel"))
+                    f.store(f.masked_load(here, inside), f.at(to, f.mul(c, of_channel)))
+
+                def gather(c: str) -> None:
+                    places = f.pointers(f.at(shifted, f.mul(c, "%channel")), arrays[0])
+                    kinds = (
+                        (f"<{f.lanes} x ptr>", places),
+                        ("i32", str(f.size)),
+                        (f.bits, inside),
+                        (f.vector, "zeroinitializer"),
+                    )
+                    value = f.call(f"llvm.masked.gather.{f.suffix}.v{f.lanes}p0", f.vector, *kinds)
+                    f.store(value, f.at(to, f.mul(c, of_channel)))
+
+                f.when(gathers, f.each("%channels", gather), f.each("%channels", load))
+
+            f.loop("0", "%vectors", 1, vector)
+
+        f.loop("0", "%taps", 1, tap)
+
+    f.lines.append(f"store i64 0, ptr {apart}")
+    f.loop("0", "%vectors", 1, begin_of)
+    some = f.op(f"icmp ne i64 {f.op(f'load i64, ptr {apart}')}, 0")
+    f.when(some, tap_by_tap, in_order)
     f.lines.append("ret void")
     given = "ptr %words, ptr %source, i64 %channel, i64 %channels, ptr %tap, i64 %taps, ptr %columns, i64 %vectors"
     return f.define(f"void @{name}({given}, ptr %to, i64 %line)")
@@ -338,7 +424,7 @@ def _give(f: _Text, name: str) -> str:
             kinds = ((f.vector, value), (f"<{f.lanes} x ptr>", places), ("i32", str(f.size)), (f.bits, inside))
             f.call(f"llvm.masked.scatter.{f.suffix}.v{f.lanes}p0", "void", *kinds)
 
-        f.when(scatters, lambda: f.loop("0", "%rows", 1, scatter) and None, lambda: f.loop("0", "%rows", 1, store) and None)
+        f.when(scatters, f.each("%rows", scatter), f.each("%rows", store))
 
     f.loop("0", f.up("%count", f.lanes), 1, vector)
     f.lines.append("ret void")
@@ -466,7 +552,7 @@ def _product_task(f: _Text, name: str, *, one: str, names: dict[str, str]) -> st
 
         f.loop("0", "%count", f.wide, one_panel)
 
-    _stretches(f, packed.STRETCH, stretch)
+    _stretches(f, _STRETCH, stretch)
 
     def give() -> None:
         f.void(
@@ -796,13 +882,16 @@ def _entry(f: _Text, name: str, task: str, sizes: _Sizes, large: int) -> str:
     more = f.op(f"icmp ugt i64 {tasks}, 1")
     shared = f.op(f"and i1 {several}, {f.op(f'and i1 {much}, {more}')}")
 
+    def one(i: str) -> None:
+        f.call_own("i64", task, ("ptr", block), ("i64", i))
+
     def share() -> None:
         f.call_own("i64", PARALLEL, ("ptr", f"@{task}"), ("ptr", block), ("i64", tasks))
 
     def alone() -> None:
         memory = f.call_own("ptr", MEMORY, ("i64", str(scratch(f.dtype))))
         f.lines.append(f"store ptr {memory}, ptr {f.at(block, 8 * _BLOCK_OF_TASKS.index('scratch'))}")
-        f.loop("0", tasks, 1, lambda i: f.call_own("i64", task, ("ptr", block), ("i64", i)) and None)
+        f.loop("0", tasks, 1, one)
         f.void(FORGET, ("ptr", memory))
 
     f.when(shared, share, alone)
