@@ -23,7 +23,7 @@ from tracejit.llvm import blas, packed_windows, products, thread_pool
 from tracejit.llvm.thread_pool_code import PARALLEL, POOL
 from tracejit.native import machine_code, object_cache
 
-__all__ = ["symbols"]
+__all__ = ["linked", "symbols"]
 
 _ALLOCATE, _FREE, _SPARE, _LOCK = "tracejit_allocate", "tracejit_free", "tracejit_spare", "tracejit_spare_lock"
 _TABLE: Final = "tracejit_convolutions"  # of the kernels' addresses
@@ -82,12 +82,12 @@ def text(dtype: DType, lanes: int) -> str:
 
 
 @cache
-def _linked(dtype: DType) -> dict[str, int]:
-    """Addresses of the kernels for a dtype by name; the code is never unloaded."""
+def linked(dtype: DType, allocate: int | None = None) -> dict[str, int]:
+    """Addresses of the kernels for a dtype by name; the code is never unloaded.  allocate: what is called instead of malloc."""
     code = text(dtype, packed_windows.VECTOR // dtype.itemsize)
     functions = ctypes.CDLL(None)  # of the C library: workers of the pool are no threads of Python's
     imports = products.panel_symbols() | thread_pool.symbols() | {POOL: thread_pool.memory()}
-    imports |= {_ALLOCATE: _address(functions.malloc), _FREE: _address(functions.free)}
+    imports |= {_ALLOCATE: allocate or _address(functions.malloc), _FREE: _address(functions.free)}
     imports |= {_SPARE: ctypes.addressof(_spare), _LOCK: ctypes.addressof(_lock_of_spare)}
     key = hashlib.sha256(f"{machine_code.identity()}\n{code}".encode()).hexdigest()
     (address, owner), _ = object_cache.load_or_make(
@@ -114,7 +114,7 @@ def symbols(names: Collection[str]) -> dict[str, int]:
         own = [name for name in names if name in {packed_windows.symbol(dtype, kernel) for kernel in KERNELS}]
         if own:
             with _making:
-                found |= {name: _linked(dtype)[name] for name in own}
+                found |= {name: linked(dtype)[name] for name in own}
     return found
 
 
