@@ -15,8 +15,8 @@ import tracejit as T
 from tracejit.core import convolutions, dtypes
 from tracejit.core.convolutions import Geometry
 from tracejit.core.shapes import contiguous
+from tracejit.llvm import convolution_tasks, driver
 from tracejit.llvm import convolutions as kernels
-from tracejit.llvm import driver, packed_windows
 from tracejit.loops.numba_library import convolve
 
 F = T.nn.functional
@@ -156,7 +156,7 @@ def test_nothing_is_read_or_written_beyond_the_arrays(
 
 
 def _address(kernel: str) -> int:
-    name = packed_windows.symbol(dtypes.float32, kernel)
+    name = convolution_tasks.symbol(dtypes.float32, kernel)
     return kernels.symbols([name])[name]
 
 
@@ -270,7 +270,7 @@ def test_without_memory_of_their_own_tasks_have_the_spare_one() -> None:
     functions = kernels.linked(dtypes.float32, allocate=ctypes.cast(none, ctypes.c_void_p).value)
     (call,) = convolutions.calls("forward", shapes, tuple(map(contiguous, shapes)), geometry)[1]  # type: ignore[arg-type]
     out, words = np.empty(shapes[2], np.float32), np.array(call.words, np.int64)
-    function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(functions[packed_windows.symbol(dtypes.float32, call.kernel)])
+    function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(functions[convolution_tasks.symbol(dtypes.float32, call.kernel)])
     for _ in range(2):
         function(second.ctypes.data, first.ctypes.data, out.ctypes.data, words.ctypes.data)
         np.testing.assert_array_equal(out, expected)

@@ -47,6 +47,9 @@ TAP: Final = ("left", "z", "y", "x")
 KERNELS: Final = ("product", "weight", "depthwise", "depthwise_weight")
 """The last two are the same for groups of one row and one channel."""
 _MOST_TAPS: Final = 1024
+_TOGETHER: Final = 514
+"""Images at most that a kernel looks at together: offsets from the first one are integers of 32 bits."""
+_FARTHEST: Final = 1 << 31
 _PLACES: Final = {"forward": (0, 1, 2), "input": (2, 1, 0), "weight": (2, 0, 1)}
 
 
@@ -106,8 +109,15 @@ def are_installed() -> bool:
 def is_direct(dtype: Any, shapes: Sequence[Shape]) -> bool:
     """Whether kernels compute a convolution of input, weight and results of these shapes.  Symbolic sizes are none of those that matter."""
     sizes = [without_symbols(n) for shape in shapes for n in shape]
-    taps = without_symbols(product(shapes[1][2:]))
-    return (dtype is float32 or dtype is float64) and 0 not in sizes and taps <= _MOST_TAPS and are_installed()
+    return (dtype is float32 or dtype is float64) and 0 not in sizes and _fits(shapes) and are_installed()
+
+
+def _fits(shapes: Sequence[Shape]) -> bool:
+    """Whether a kernel's numbers hold what there is to count."""
+    images, *others = map(without_symbols, shapes[0])
+    results = [without_symbols(n) for n in shapes[2][1:]]
+    near = max(product(others), product(results)) * min(images, _TOGETHER) < _FARTHEST
+    return near and product(map(without_symbols, shapes[1][2:])) <= _MOST_TAPS
 
 
 def places(routine: str) -> tuple[int, int, int]:
@@ -190,8 +200,9 @@ def _arrays_of(
 
 
 def is_readable(shape: Shape, strides: Shape) -> bool:
-    """Whether kernels read images that lie so, strides in elements: their positions are in order, side by side."""
-    return strides[2:] == contiguous(shape[2:])
+    """Whether kernels read images that lie so, strides in elements: their positions are in order, side by side, and images near."""
+    near = abs(without_symbols(strides[0])) * min(without_symbols(shape[0]), _TOGETHER) < _FARTHEST
+    return near and strides[2:] == contiguous(shape[2:])
 
 
 def _readable(x: Any) -> Any:
@@ -208,9 +219,13 @@ def computed(routine: str, shapes: tuple[Shape, Shape, Shape], first: Any, secon
     "input", of (gradient of the results, input) by "weight"; None where there are no kernels for it."""
     kernels = _kernels_of_process()
     dtype = first.dtype
-    if kernels is None or dtype.char not in "fd" or 0 in shapes[0] or 0 in shapes[1] or product(shapes[1][2:]) > _MOST_TAPS:
-        return None
-    if second.dtype != dtype or 0 in shapes[2]:
+    if (
+        kernels is None
+        or dtype.char not in "fd"
+        or second.dtype != dtype
+        or any(0 in shape for shape in shapes)
+        or not _fits(shapes)
+    ):
         return None
     size = dtype.itemsize
     made = shapes[_PLACES[routine][2]]

@@ -1,4 +1,4 @@
-"""The kernels of convolutions (packed_windows.py), linked once for each dtype: what programs and eager mode call.
+"""The kernels of convolutions (convolution_tasks.py), linked once for each dtype: what programs and eager mode call.
 
 `symbols(names)` are the functions that programs link.  core/convolutions.py is told how eager mode gets to them.  They are there where
 products have kernels of the library's own, since they fill panels for these.
@@ -19,7 +19,7 @@ from tracejit.core.dtypes import DType
 from tracejit.core.locks import lock_held_over_forks
 from tracejit.core.uninterrupted import uninterrupted_result
 from tracejit.cpython import c_api
-from tracejit.llvm import blas, packed_windows, products, thread_pool
+from tracejit.llvm import blas, convolution_tasks, products, thread_pool, window_text
 from tracejit.llvm.thread_pool_code import PARALLEL, POOL
 from tracejit.native import machine_code, object_cache
 
@@ -28,7 +28,7 @@ __all__ = ["linked", "symbols"]
 _ALLOCATE, _FREE, _SPARE, _LOCK = "tracejit_allocate", "tracejit_free", "tracejit_spare", "tracejit_spare_lock"
 _TABLE: Final = "tracejit_convolutions"  # of the kernels' addresses
 _DTYPES: Final = (dtypes.float32, dtypes.float64)
-_spare: Final = (ctypes.c_char * max(map(packed_windows.scratch, _DTYPES)))()
+_spare: Final = (ctypes.c_char * max(map(window_text.scratch, _DTYPES)))()
 _lock_of_spare: Final = ctypes.c_int64()
 _making = lock_held_over_forks()
 
@@ -42,7 +42,7 @@ declare i32 @sched_yield()
 declare ptr @{_ALLOCATE}(i64)
 declare void @{_FREE}(ptr)
 
-define internal ptr @{packed_windows.MEMORY}(i64 %size) {{
+define internal ptr @{convolution_tasks.MEMORY}(i64 %size) {{
 entry:
   %own = call ptr @{_ALLOCATE}(i64 %size)
   %none = icmp eq ptr %own, null
@@ -59,7 +59,7 @@ done:
   ret ptr %found
 }}
 
-define internal void @{packed_windows.FORGET}(ptr %memory) {{
+define internal void @{convolution_tasks.FORGET}(ptr %memory) {{
 entry:
   %spare = icmp eq ptr %memory, @{_SPARE}
   br i1 %spare, label %release, label %free
@@ -75,8 +75,8 @@ free:
 
 def text(dtype: DType, lanes: int) -> str:
     """All functions for a dtype, and a table of the addresses of its kernels."""
-    helpers, declarations = packed_windows.helpers(dtype, lanes, products.LARGE)
-    names = ", ".join(f"ptr @{packed_windows.symbol(dtype, kernel)}" for kernel in KERNELS)
+    helpers, declarations = convolution_tasks.helpers(dtype, lanes, products.LARGE)
+    names = ", ".join(f"ptr @{convolution_tasks.symbol(dtype, kernel)}" for kernel in KERNELS)
     table = f"@{_TABLE} = constant [{len(KERNELS)} x ptr] [{names}]\n"
     return "\n".join([_MEMORY, *declarations.values(), helpers, table])
 
@@ -84,7 +84,7 @@ def text(dtype: DType, lanes: int) -> str:
 @cache
 def linked(dtype: DType, allocate: int | None = None) -> dict[str, int]:
     """Addresses of the kernels for a dtype by name; the code is never unloaded.  allocate: what is called instead of malloc."""
-    code = text(dtype, packed_windows.VECTOR // dtype.itemsize)
+    code = text(dtype, window_text.VECTOR // dtype.itemsize)
     functions = ctypes.CDLL(None)  # of the C library: workers of the pool are no threads of Python's
     imports = products.panel_symbols() | thread_pool.symbols() | {POOL: thread_pool.memory()}
     imports |= {_ALLOCATE: allocate or _address(functions.malloc), _FREE: _address(functions.free)}
@@ -97,7 +97,7 @@ def linked(dtype: DType, allocate: int | None = None) -> dict[str, int]:
     )
     for immortal in (owner, _spare, _lock_of_spare):  # workers outlive what Python forgets when it ends
         c_api.never_free(immortal)
-    names = [packed_windows.symbol(dtype, kernel) for kernel in KERNELS]
+    names = [convolution_tasks.symbol(dtype, kernel) for kernel in KERNELS]
     return dict(zip(names, (ctypes.c_void_p * len(names)).from_address(address), strict=True))
 
 
@@ -111,7 +111,7 @@ def symbols(names: Collection[str]) -> dict[str, int]:
     """Those of these names that are kernels, with their addresses."""
     found: dict[str, int] = {}
     for dtype in _DTYPES:
-        own = [name for name in names if name in {packed_windows.symbol(dtype, kernel) for kernel in KERNELS}]
+        own = [name for name in names if name in {convolution_tasks.symbol(dtype, kernel) for kernel in KERNELS}]
         if own:
             with _making:
                 found |= {name: linked(dtype)[name] for name in own}
@@ -129,7 +129,7 @@ class _Kernels(convolutions.Kernels):
         function(a, b, c, words)
 
     def _found(self, kernel: str, dtype: Any) -> Any:
-        name = packed_windows.symbol(dtypes.from_numpy_dtype(dtype), kernel)
+        name = convolution_tasks.symbol(dtypes.from_numpy_dtype(dtype), kernel)
         address = uninterrupted_result(lambda: symbols([name])[name])
         function = self._functions[kernel, dtype] = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(address)
         return function

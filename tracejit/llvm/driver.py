@@ -30,7 +30,7 @@ from tracejit.core.symbolic import SymInt, by_origin, has_symbols, without_symbo
 from tracejit.core.uninterrupted import uninterrupted_result
 from tracejit.cpython import frame_check, interrupted, programs
 from tracejit.cpython.linking import link
-from tracejit.llvm import blas, convolutions, lapack, operations, packed_windows, products, thread_pool
+from tracejit.llvm import blas, convolution_tasks, convolutions, lapack, operations, products, thread_pool
 from tracejit.llvm.family import SizeVariant
 from tracejit.llvm.host import host_target
 from tracejit.llvm.operations import Code, lane_type
@@ -493,7 +493,7 @@ class _ProgramWriter:
         self.table += step.words  # type: ignore[arg-type]  # no slots: what moves are addresses
         words = code.op(f"getelementptr i64, ptr %frame, i64 {begin}")
         given = [*[("ptr", self._pointer(a)) for a in (step.a, step.b, step.c)], ("ptr", words)]
-        code.call(packed_windows.symbol(step.dtype, step.kernel), "void", *given)
+        code.call(convolution_tasks.symbol(step.dtype, step.kernel), "void", *given)
 
     def _lapack(self, step: LapackCall) -> None:
         self.lapack.add((step.routine, step.dtype))

@@ -1,9 +1,12 @@
 """Convolution (cross-correlation) over any number of spatial dimensions.
 
-Programs compute it as windows (a view), one copy, one product.  NumPy copies runs of a few elements slowly.  So the body lays the windows
-of a padded input out over the flat positions of its memory where steps are 1: each element of a kernel then is one long run.  The
-positions at the edges, whose windows reach into the next row, are computed and dropped; in the gradient they are zeros.  Kernels that are
-nearly as large as the input have few positions and large windows: there these are copied whole.
+It and its two gradients are sums of products of three arrays, each of which is made of the other two: so the derivatives of each are
+the others.  Where the processor has kernels for them (core/convolutions.py), these compute them, in eager mode and in programs.
+
+Without kernels programs compute windows (a view), one copy, one product.  NumPy copies runs of a few elements slowly.  So the body lays
+the windows of a padded input out over the flat positions of its memory where steps are 1: each element of a kernel then is one long run.
+The positions at the edges, whose windows reach into the next row, are computed and dropped; in the gradient they are zeros.  Kernels
+that are nearly as large as the input have few positions and large windows: there these are copied whole.
 """
 
 from __future__ import annotations
