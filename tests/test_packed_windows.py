@@ -253,6 +253,24 @@ def test_sizes_that_vary_are_served_with_the_bits_of_exact_ones() -> None:
     assert varying.stats.compiled_calls >= 1
 
 
+def test_convolutions_that_repeat_themselves_are_written_a_few_times() -> None:
+    (weight,) = arrays(np.float32, 11, (3, 3, 3, 3))
+
+    def deep(x: Any, weight: Any) -> Any:
+        for _ in range(40):
+            x = F.conv2d(x, weight, padding=1).tanh()
+        return x
+
+    x, w = T.from_numpy(arrays(np.float32, 12, (1, 3, 5, 6))[0]), T.from_numpy(weight / 8)  # no step makes differences greater
+    compiled = T.compile(deep)
+    with T.config.override(compile_wait=float("inf")):
+        for _ in range(2):
+            found = compiled(x, w)
+    np.testing.assert_allclose(found.numpy(), deep(x, w).numpy(), rtol=0, atol=1e-5)
+    (executable,) = compiled.stats.executables
+    assert executable.program.llvm().count("call void @tracejit_windows_s_product") < 10
+
+
 def test_gradients_of_gradients_go_through_the_same_kernels() -> None:
     tensors = [T.from_numpy(a).requires_grad_() for a in arrays(np.float64, 8, (2, 2, 5, 4), (4, 1, 3, 2), (4,))]
     assert T.autograd.gradgradcheck(lambda x, w, b: F.conv2d(x, w, b, stride=(2, 1), padding=1, groups=2), tensors)
