@@ -229,7 +229,7 @@ def cycles(modules: dict[str, str]) -> list[str]:
 
 def layouts_outside(modules: dict[str, str]) -> list[str]:
     """Where a module outside of cpython/ asks where objects of CPython keep what, or has a struct of C."""
-    functions = {"capsule_address", "never_free", "supported", "symbols", "unsupported"}
+    functions = {"never_free", "supported", "symbols", "unsupported"}
     of_layouts = set(c_api.__all__) - functions | {"Structure"}
     found = []
     for name, source in modules.items():
@@ -251,6 +251,7 @@ OF_ONE_INTERPRETER = {
     "version_info",
 }  # fmt: skip
 READS_MEMORY = {"from_address", "string_at", "memmove", "memset"}
+OF_THE_STABLE_INTERFACE = {"tracejit.core.capsules"}  # the same in each interpreter that has an interface of C
 BY_VERSION_OF_THE_LANGUAGE = "capture"  # what a statement or a function of the standard library means there
 
 
@@ -258,7 +259,7 @@ def interpreters_told_apart(modules: dict[str, str]) -> list[str]:
     """Where a module outside of cpython/ asks which interpreter runs, calls its C interface, or reads memory at an object's address."""
     found: list[tuple[str, int, str]] = []
     for name, source in modules.items():
-        if part_of(name) == "cpython":
+        if part_of(name) == "cpython" or name in OF_THE_STABLE_INTERFACE:
             continue
         for node in nodes_of(source):
             if isinstance(node, ast.Attribute) and node.attr in OF_ONE_INTERPRETER:

@@ -167,16 +167,18 @@ def test_all_but_opaque_primitives_and_functions_without_a_lowering_run_in_nests
     for case in samples(op):
         graph = expand(functionalise(graph_of(op, [case])[0]))
         on_host += [is_host(graph.avals, node) for node in graph.nodes]
+    if op.kind is Kind.ORDER:
+        assert not all(on_host)
+        return
     without_nest = op.kind is Kind.OPAQUE or (op.kind is Kind.ELEMENTWISE and op.lowering is None)
     assert all(on_host) == without_nest
 
 
 HOST_FUNCTIONS = """
-    airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v
-    chebyshev_polynomial_w digamma erfcx erfinv exponent gamma_quantile gammainc gammainc_slope gammaincc gcd hermite_polynomial_h
-    hermite_polynomial_he i0 i0e i1 i1e laguerre_polynomial_l lcm legendre_polynomial_p log_ndtr modified_bessel_k0 modified_bessel_k1
-    ndtri nextafter polygamma scaled_modified_bessel_k0 scaled_modified_bessel_k1 shifted_chebyshev_polynomial_t
-    shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w spherical_bessel_j0 zeta
+    airy_ai chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w exponent gcd
+    hermite_polynomial_h hermite_polynomial_he laguerre_polynomial_l lcm legendre_polynomial_p nextafter polygamma
+    shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v
+    shifted_chebyshev_polynomial_w spherical_bessel_j0 zeta
 """
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tracejit as T
-from tracejit.compiled.dispatch import SERVE, nothing_recorded
+from tracejit.compiled.dispatch import FALLBACK, SERVE, nothing_recorded
 from tracejit.compiled.path_table import FunctionState, PathTable
 from tracejit.compiled.recorded_path import FIRST_WAIT, PathState, RecordedPath
 from tracejit.compiler import PerformanceWarning
@@ -26,7 +26,7 @@ def table_of(function: Any) -> PathTable:
 def slots(function: Any) -> list[Any]:
     """What a call goes to: [from Python, machine code of the first path, table of machine code by sizes]."""
     found = table_of(function).slots
-    return [found[SERVE], found[FRONT], found[SIZED]]
+    return [found[SERVE], found[FRONT] and found[FRONT][1], found[SIZED]]
 
 
 def hot(function: Any, *arguments: Any) -> None:
@@ -63,8 +63,44 @@ def test_the_slots_of_a_function_of_several_sizes_have_the_table_of_sizes() -> N
     for n in (2, 3):
         hot(function, T.ones(n))
     table = table_of(function)
-    assert table.state is FunctionState.SERVING and slots(function)[1:] == [None, table.size_table.items]
+    assert table.first is not None
+    assert table.state is FunctionState.SERVING and slots(function)[1:] == [table.first.machine, table.size_table.items]
     assert len(table.by_sizes) == 2 and all(len(paths) == 1 for paths in table.by_sizes.values())
+
+
+def scaled(x: T.Tensor, word: str) -> T.Tensor:
+    return x * len(word)
+
+
+def test_machine_code_tries_the_other_paths_where_the_first_one_misses() -> None:
+    function = T.compile(scaled)
+    x, counts = T.ones(2), range(1, 7)
+    for n in counts:
+        hot(function, x, "a" * n)
+    served = []
+    table = table_of(function)
+    table.slots[SERVE] = lambda args, kwargs: served.append(args)  # what Python would be asked
+    table.slots[FALLBACK] = lambda args, kwargs, *_: served.append(args)
+    for _ in range(3):
+        for n in counts:
+            assert function(x, "a" * n).tolist() == [n, n]
+    assert not served
+    function(x, "a" * 10)
+    assert len(served) == 1
+
+
+@pytest.mark.parametrize("hot_calls", [1000])
+def test_paths_of_many_become_machine_code_after_fewer_calls_and_together(hot_calls: int) -> None:
+    with override(hot_calls=hot_calls, compile_wait=1e9):
+        function = T.compile(scaled)
+        for k in range(hot_calls):
+            function(T.ones(2), "a" * (k % 5))
+        paths = table_of(function).paths
+        assert [path.hot_calls for path in paths] == [1000, 500, 333, 250, 200]
+        assert not any(path.machine for path in paths)
+        for k in range(10):
+            function(T.ones(2), "a" * (k % 5))
+        assert all(path.machine for path in paths if path.uses >= 200)
 
 
 def test_a_function_that_cannot_be_recorded_warns_and_rests_and_tries_again() -> None:
@@ -172,10 +208,11 @@ def test_candidates_of_a_function_with_many_paths_are_those_of_the_sizes_of_the_
     table = table_of(function)
     assert len(table.paths) == 12
     (path,) = table.by_sizes[table.symbolic.shapes((T.ones(5),), {})]
-    assert table.candidates((T.ones(5),), {})[0] is path
+    assert table.candidates(table.sizes_of((T.ones(5),), {}))[0] is path
     for each in table.paths:
         each.is_sized = True
-    assert table.candidates((T.ones(5),), {}) == (path,) and table.candidates((T.ones(50),), {}) == ()
+    assert table.candidates(table.sizes_of((T.ones(5),), {})) == (path,)
+    assert table.candidates(table.sizes_of((T.ones(50),), {})) == ()
 
 
 @pytest.mark.parametrize("method", [PathTable.set_first, PathTable.rest, PathTable._empty, RecordedPath.become])

@@ -722,6 +722,30 @@ def test_a_loop_around_a_call_of_what_goes_either_way_is_cut() -> None:
     assert _compared(over, lambda k: (_rows(k),)).stats.piecewise_calls >= 15
 
 
+def best_first(w: T.Tensor, seeds: list[float], steps: int) -> list[float]:
+    """Each step sorts by values what its inner loop has computed: no loop of a step is around that."""
+    kept = [(seed, w) for seed in seeds]
+    for _ in range(steps):
+        following = []
+        for score, state in kept:
+            state = T.cos(state * 2.3 + score)
+            following.append((state.sum().item(), state))
+            following.append((score * -0.5, state))
+        following.sort(key=lambda each: each[0], reverse=True)
+        kept = following[: len(seeds)]
+    return [score for score, _ in kept]
+
+
+def test_the_loops_of_a_step_are_cut_where_what_differs_is_in_none_of_them() -> None:
+    compiled = T.compile(best_first)
+    generator = np.random.default_rng(0)
+    for k in range(30):
+        given_ = T.tensor([0.1, -0.7 + 0.05 * k, 0.4]), generator.normal(size=6).tolist(), 6
+        assert compiled(*given_) == pytest.approx(best_first(*given_), rel=1e-5)
+    inner = compiled._table.pieces.parts[0]._table.pieces
+    assert inner is not None and inner.parts[0].stats.compiled_calls > 300, compiled.explain()
+
+
 def test_a_large_function_with_few_steps_is_in_pieces_after_one_recording_that_has_waited() -> None:
     def tree(x: T.Tensor, depth: int) -> T.Tensor:
         return x.tanh() + 0.5 if not depth else (tree(x, depth - 1) * tree(x.cos(), depth - 1)).sin()

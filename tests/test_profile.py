@@ -87,9 +87,9 @@ def test_steps_and_lines_have_bytes_and_times() -> None:
 def test_a_program_that_cannot_be_run_alone_is_shared_out_by_bytes() -> None:
     compiled = T.compile(lambda x: T.sort(x * 2)[0].sum())
     for _ in range(2):
-        compiled(T.ones(64))
+        compiled(T.ones(640))
     with T.profile() as p:
-        compiled(T.ones(64))
+        compiled(T.ones(640))
     assert p.steps and not any(row.measured for row in p.steps)
     assert sum(row.seconds for row in p.steps) == pytest.approx(p.calls[0].seconds)
     assert " B" in p.table()

@@ -349,3 +349,64 @@ def test_windows_of_an_array_in_a_file_are_read_by_each_call(tmp_path: Path) -> 
             drawn.append(facts(call(4)))
         assert drawn[0] == drawn[1]
     assert (compiled.stats.traces, compiled.stats.compiled_calls) == (1, 4), compiled.explain()
+
+
+# --- numbers of NumPy as arguments
+
+OF_A_NUMBER: dict[str, Callable[[T.Tensor, Any], Any]] = {
+    "operators": lambda x, k: (x * k, k + x, k / x, x**k, -k * x, x - k // 2),
+    "branches": lambda x, k: x if k > 2 else -x,
+    "functions of NumPy": lambda x, k: x * np.sqrt(abs(k) + 1) + np.add(k, 1),
+    "functions of math": lambda x, k: x * math.sin(k) + math.exp(-k),
+    "conversions": lambda x, k: (x * float(k), x + k.item(), x * np.float32(k), x * k.astype(np.float64)),
+    "functions of tensors": lambda x, k: (T.pow(x, k), T.full((2,), k), T.where(x > k, x, k), x.clone().mul_(k), x.clamp(max=k)),
+    "a tensor of it": lambda x, k: T.tensor(k) + x,
+    "what comes back": lambda x, k: (x * 2, k, k * 2),
+    "texts": lambda x, k: (x, f"{k:.3f}", str(k)),
+    "its type": lambda x, k: (x * isinstance(k, float), type(k).__name__, k.dtype.itemsize),
+    "lists": lambda x, k: [x * j for j in (k, k + 1)],
+    "loops": lambda x, k: [x := x * k for _ in range(5)][-1],
+    "gradients": lambda x, k: T.autograd.grad((x.requires_grad_() * x * k).sum(), x)[0],
+}
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, T.Tensor):
+        return a.dtype is b.dtype and a.shape == b.shape and np.allclose(a.numpy(), b.numpy(), rtol=1e-6, equal_nan=True)
+    if isinstance(a, tuple | list):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    return type(a) is type(b) and bool(a == b)
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("name", OF_A_NUMBER)
+def test_a_number_of_numpy_is_no_constant_of_the_recording(name: str, kind: type) -> None:
+    """As iterating over an array gives them: each would be recorded anew."""
+    function = OF_A_NUMBER[name]
+    compiled = T.compile(function)
+    for k in np.arange(1, 9).astype(kind):
+        found, expected = compiled(T.tensor([1.0, 2.0, 3.0]), k), function(T.tensor([1.0, 2.0, 3.0]), k)
+        assert same(found, expected), (k, found, expected)
+    assert compiled.stats.traces <= 2, compiled.explain()
+
+
+def test_the_type_of_a_number_of_numpy_is_guarded() -> None:
+    compiled = T.compile(lambda x, k: (x * k, k))
+    for kind in (np.float64, np.float32, np.int32, float, np.float32, np.float64):
+        x, k = compiled(T.ones(2), kind(3))
+        assert x.tolist() == [3.0, 3.0] and type(k) is kind
+
+
+def test_numbers_of_numpy_in_objects_are_no_constants_either() -> None:
+    class Solver:
+        step: Any
+
+        def advance(self, x: T.Tensor) -> T.Tensor:
+            return x + x * self.step
+
+    solver = Solver()
+    compiled = T.compile(solver.advance)
+    for step in np.linspace(0.1, 0.9, 8):
+        solver.step = step
+        assert same(compiled(T.ones(2)), solver.advance(T.ones(2)))
+    assert compiled.stats.traces == 1, compiled.explain()

@@ -218,13 +218,13 @@ def of_sizes(function: Any, *sizes: int) -> Any:
     return f
 
 
-def refuse(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def refuse(args: tuple[Any, ...], kwargs: dict[str, Any], *_: Any) -> Any:
     raise AssertionError("served by Python")
 
 
 def test_calls_of_all_sizes_stay_in_machine_code(hot_soon: Any) -> None:
     f = of_sizes(lambda x, k=2: x * k + x.sum(), 3, 5, 4)
-    f._table.slots[0] = refuse
+    f._table.slots[:2] = refuse, refuse
     for n in (3, 4, 5, 5, 3):
         assert f(tj.ones(n)).tolist() == [2.0 + n] * n
     assert sorted(path.executable.counter[0] for path in f.paths()) == [HOT + 3] * 3  # of the third size the first call, too
@@ -237,7 +237,7 @@ def test_calls_with_batches_of_all_sizes_stay_in_machine_code(hot_soon: Any) -> 
     for n in (3, 5, 4):
         for _ in range(HOT + 2):
             f({"x": tj.ones(n), "y": (tj.ones(n),)})
-    f._table.slots[0] = refuse
+    f._table.slots[:2] = refuse, refuse
     for n in (3, 4, 5, 5, 3):
         assert f({"x": tj.ones(n), "y": (tj.ones(n),)}).tolist() == [2.0 + n] * n
     with pytest.raises(AssertionError, match="served by Python"):

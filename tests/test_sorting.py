@@ -31,6 +31,14 @@ def vector(kind: str, size: int, seed: int = 0) -> Any:
     return generator.integers(-(2**62), 2**62, size)
 
 
+def test_nan_is_last_in_bfloat16_too() -> None:
+    x = T.tensor([3.0, float("nan"), 1.0, float("nan"), 2.0]).to(T.bfloat16)
+    assert x.argsort().tolist() == [2, 4, 0, 1, 3]
+    assert x.argsort(descending=True).tolist() == [1, 3, 0, 4, 2]
+    assert x.topk(2, largest=False)[1].tolist() == [2, 4]
+    assert T.unique(x)[:3].tolist() == [1.0, 2.0, 3.0]
+
+
 def ranks(x: Any, descending: bool) -> Any:
     """The stable order by the definition: NaN is the largest, equal elements keep theirs."""
     keys = np.where(np.isnan(x), np.inf, x) if x.dtype.kind == "f" else x
@@ -63,6 +71,27 @@ def test_the_first_few_are_those_of_the_whole_order(kind: str, size: int, larges
         assert values.numpy().tobytes() == x[expected[:k]].tobytes()
     rows = T.from_numpy(np.stack([x, x[::-1]]).T.copy())
     assert T.topk(rows, min(5, size), dim=0, largest=largest).indices[:, 0].tolist() == expected[:5].tolist()
+
+
+@pytest.mark.parametrize("dtype", [T.float16, T.bfloat16, T.float32, T.float64, T.int64, T.uint8, T.bool], ids=str)
+def test_machine_code_orders_few_elements_as_numpy_does_along_any_dimension(dtype: T.dtype) -> None:
+    numbers = np.random.default_rng(0).integers(0, 9, (5, 20, 3)).astype(np.float32)
+    if dtype.is_floating_point:
+        numbers[numbers == 3] = np.nan
+        numbers[numbers == 4] = -0.0
+        numbers[numbers == 5] = np.inf
+    x = T.from_numpy(numbers).to(dtype)
+
+    def orders(x: T.Tensor) -> list[T.Tensor]:
+        found = [x.argsort(dim, descending) for dim in range(3) for descending in (False, True)]
+        return [*found, *[x.topk(2, dim, largest)[1] for dim in range(3) for largest in (False, True)], x.sort(1)[0]]
+
+    compiled = T.compile(orders)
+    for given_ in (x, x, T.flip(x, (0, 1))):
+        for found, expected in zip(compiled(given_), orders(given_), strict=True):
+            assert T.allclose(found, expected, rtol=0.0, atol=0.0, equal_nan=True)
+    assert compiled.stats.compiled_calls == 2
+    assert "host step" not in compiled.explain(verbose=True)
 
 
 @given(st.integers(0, 10**6), st.integers(0, 400), st.integers(1, 62))

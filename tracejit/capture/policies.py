@@ -55,6 +55,7 @@ __all__ = [
     "KEEPING_LIBRARY",
     "KEEPING_NAMES",
     "LOCKS",
+    "NUMPY_NUMBERS",
     "PASSING_ON",
     "PREDICATES",
     "PRIMITIVE_TYPES",
@@ -89,6 +90,9 @@ __all__ = [
 ]  # fmt: skip
 
 PRIMITIVE_TYPES: tuple[type, ...] = (int, float, bool, str, bytes, complex, type(None), type(Ellipsis), type(NotImplemented))
+NUMPY_NUMBERS: frozenset[type] = frozenset(
+    (np.float16, np.float32, np.float64, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64)
+)
 C_CALLABLES: tuple[type, ...] = (
     types.BuiltinFunctionType,
     types.MethodDescriptorType,

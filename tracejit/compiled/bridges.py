@@ -18,6 +18,7 @@ from tracejit.compiled.promotion import Promoter
 from tracejit.compiled.recorded_path import RecordedPath
 from tracejit.compiled.recording_driver import Miss, RecordingDriver
 from tracejit.compiled.tier_policy import TierPolicy
+from tracejit.cpython.size_table import Shapes
 from tracejit.report.stats import Stats
 
 __all__ = ["BridgeLinker"]
@@ -51,6 +52,9 @@ class BridgeLinker:
             first = next((path for path in paths if path.executable.counter is counter), None)
             number = 0 if first is None else number
         tried = [first]
+        sizes = None if number else table.sizes_of(args, kwargs)
+        if first is not None and sizes in table.by_sizes:
+            first.bridges[0] = table.by_sizes[sizes][0]
         exited = first if number else None
         cost = 0 if first is None else first.effort if number else 1
         last = first
@@ -58,7 +62,7 @@ class BridgeLinker:
             result = bridge.serve(args, kwargs)
             if result.__class__ is not Exit:
                 self._link_bridge(last, number, bridge)
-                self._record_bridge_hit(bridge, exited, 0, cost, args, kwargs)
+                self._record_bridge_hit(bridge, exited, 0, cost, sizes)
                 return result
             tried.append(bridge)
             if not result.number:
@@ -69,12 +73,13 @@ class BridgeLinker:
             exited = last = bridge
             number = result.number
         if exited is None or not exited.skips_search():
-            for path in table.candidates(args, kwargs):
+            sizes = table.sizes_of(args, kwargs) if sizes is None else sizes
+            for path in table.candidates(sizes):
                 if path in tried:
                     continue
                 result = path.serve(args, kwargs)
                 if result.__class__ is not Exit:
-                    self._record_bridge_hit(path, exited, number, cost, args, kwargs)
+                    self._record_bridge_hit(path, exited, number, cost, sizes)
                     return result
                 cost += path.effort if result.number else 1 if path.machine is not None else 2
                 if exited is None and result.number:
@@ -87,11 +92,10 @@ class BridgeLinker:
         exited: RecordedPath | None,
         number: int,
         cost: int,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        sizes: Shapes | None,
     ) -> None:
-        """Note that `path` has served a call that the first one did not.  exited, number: the path that the call has left last,
-        and the exit that gets a bridge to `path`; 0: it has one."""
+        """Note that `path` has served a call of these sizes that the first one did not.  exited, number: the path that the call has
+        left last, and the exit that gets a bridge to `path`; 0: it has one."""
         table = self._table
         if exited is not None:
             if number:
@@ -101,7 +105,7 @@ class BridgeLinker:
         else:
             if table.first is not None:
                 table.first.bridges[0] = path
-            if len(table.by_sizes) > 1 and (sizes := table.symbolic.shapes(args, kwargs)) in table.by_sizes:
+            if sizes in table.by_sizes:
                 table.set_first_for(sizes, path)
             table.set_first(path)
         if self._policy.accounts.charge(cost):

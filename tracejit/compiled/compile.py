@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, T
 
 from tracejit.capture.function_sources import modules_by_value, sources_reached, use_source
 from tracejit.capture.reasons import Reason
-from tracejit.capture.recording.entry import Exit, Recording
+from tracejit.capture.recording.entry import MISS, Exit, Recording
 from tracejit.capture.session import declare_inlined
 from tracejit.capture.syntax.sources import give_source
 from tracejit.capture.tensors import NodeObserver
@@ -26,7 +26,7 @@ from tracejit.capture.tracebacks import without_dispatch
 from tracejit.compiled.accounts import Accounts
 from tracejit.compiled.bridges import BridgeLinker
 from tracejit.compiled.diagnostics import Diagnostics
-from tracejit.compiled.dispatch import FALLBACK, OWNER, dispatch_function, fallback_call, nothing_recorded
+from tracejit.compiled.dispatch import FALLBACK, OWNER, dispatch_function, nothing_recorded
 from tracejit.compiled.export import exported_program
 from tracejit.compiled.options import CompileWait, Options
 from tracejit.compiled.path_table import PathTable, ServeByState
@@ -109,7 +109,7 @@ class CompiledFunction(_Partial[P, R]):
                 slots,
                 pushed_anywhere,
                 Exit,
-                fallback_call(slots),
+                MISS,
                 dispatch_function(slots),
                 without_dispatch,
                 accounts.resting_calls,

@@ -54,9 +54,8 @@ def dispatch_function(slots: list[Any]) -> Callable[..., Any]:
     return dispatch
 
 
-def fallback_call(slots: list[Any], entry: Any = None) -> Callable[..., Any]:
-    """The function that machine code calls if neither an entry nor those along its bridges served the call.  entry: default: the
-    first one."""
+def fallback_call(slots: list[Any], entry: Any) -> Callable[..., Any]:
+    """The function that machine code calls if neither an entry, nor those along its bridges and those tried after it served the call."""
 
     def leave(exit_: Exit, *args: Any) -> Any:
         return slots[FALLBACK](args, {}, exit_.number, entry, exit_.counter)

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import Enum, auto
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from tracejit.capture.recording.entry import MISS, Exit
@@ -37,6 +38,8 @@ __all__ = ["MANY_PATHS", "FunctionState", "PathTable", "Serve", "ServeByState"]
 
 MANY_PATHS: Final = 64
 _FEW_PATHS: Final = 8
+_MOST_OTHERS: Final = 15
+"""Paths that machine code tries after the first one; each takes about as long as a guard or two."""
 
 Serve = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
@@ -94,7 +97,7 @@ class PathTable:
     with symbolic sizes. pieces: set while the function runs in pieces.  serve_by_state: set once, before the first call."""
 
     __slots__ = (
-        "_advice", "_is_stale", "by_sizes", "first", "paths", "pieces", "serve_by_state", "size_table", "slots", "state",
+        "_advice", "_fronts", "_is_stale", "by_sizes", "first", "paths", "pieces", "serve_by_state", "size_table", "slots", "state",
         "symbolic",
     )  # fmt: skip
 
@@ -109,12 +112,13 @@ class PathTable:
         self.paths: tuple[RecordedPath, ...]
         self.by_sizes: dict[Shapes, tuple[RecordedPath, ...]]
         self.size_table: SizeTable
+        self._fronts: dict[RecordedPath, tuple[Any, ...] | None]  # what machine code tries where a path is the first one
         self._empty()
         self.state: FunctionState = _FRESH
         self.first: RecordedPath | None = None
 
     def _empty(self, pieces: Pieces | None = None) -> None:
-        self.pieces, self.paths, self.by_sizes, self.size_table = pieces, (), {}, SizeTable()
+        self.pieces, self.paths, self.by_sizes, self.size_table, self._fronts = pieces, (), {}, SizeTable(), {}
 
     def clear(self, reach: Reach | None = None) -> None:
         """Reset to the state before the first call.  reach: what is looked at from now on, if not what has been."""
@@ -140,11 +144,13 @@ class PathTable:
             path, state, serve = None, _IN_PIECES, self.serve_by_state.in_pieces
         elif path is None:
             state, serve = _FRESH, nothing_recorded
-        elif len(self.by_sizes) > 1:
-            state, serve = _SERVING, self._serve_by_sizes
-            sized = self.size_table.items if self.symbolic.reach is Reach.ALL else None  # machine code looks at all
         else:
-            state, serve, machine = _SERVING, path.run, path.machine
+            if path not in self._fronts:
+                self._fronts[path] = self._tried(path, self.paths)
+            state, serve, machine = _SERVING, path.run, self._fronts[path]
+            if len(self.by_sizes) > 1:
+                serve = self._serve_by_sizes
+                sized = self.size_table.items if self.symbolic.reach is Reach.ALL else None  # machine code looks at all
         self.state, self.first, slots[SERVE], slots[FRONT], slots[SIZED] = state, path, serve, machine, sized
         # Read after the slots are filled, since the background thread sets the mark before the slot (mark_stale).
         if self._is_stale and path is not None:
@@ -154,22 +160,43 @@ class PathTable:
 
     def set_first_for(self, sizes: Shapes, path: RecordedPath) -> None:
         """Try this path first for arguments of these sizes from now on."""
-        self.by_sizes[sizes] = (path, *[other for other in self.by_sizes.get(sizes, ()) if other is not path])
-        if path.machine is not None:
-            # Machine code looks paths up by the shapes of tensors alone, without integers.
-            self.size_table.put(of_tensors(sizes), (path.machine, fallback_call(self.slots, path)))
+        known = self.by_sizes.get(sizes, ())
+        if known[:1] != (path,):
+            self.by_sizes[sizes] = (path, *[other for other in known if other is not path])
+            self._put_in_size_table(sizes, path)
+
+    def _put_in_size_table(self, sizes: Shapes, path: RecordedPath) -> None:
+        # Machine code looks paths up by the shapes of tensors alone, without integers.
+        alike = [found for key, found in self.by_sizes.items() if of_tensors(key) == of_tensors(sizes)]
+        if (tried := self._tried(path, dict.fromkeys(chain(*alike)))) is not None:
+            self.size_table.put(of_tensors(sizes), tried)
+
+    def _tried(self, path: RecordedPath, others: Iterable[RecordedPath]) -> tuple[Any, ...] | None:
+        """What machine code tries (cpython/dispatcher.py): this path, then others, those that have served most first; None if this
+        path is no machine code."""
+        if path.machine is None:
+            return None
+        known = sorted(
+            [other for other in others if other is not path and other.machine is not None], key=lambda other: -other.uses
+        )
+        return fallback_call(self.slots, path), path.machine, *[other.machine for other in known[:_MOST_OTHERS]]
 
     def _serve_by_sizes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         paths = self.by_sizes.get(self.symbolic.shapes(args, kwargs))
         path = self.first = self.first if paths is None else paths[0]
         return MISS if path is None else path.serve(args, kwargs)
 
-    def candidates(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[RecordedPath, ...]:
-        """The paths to try for a call that the first one and its bridges do not serve."""
+    def sizes_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Shapes | None:
+        """The sizes of a call's arguments, before it has changed any; None where it does not matter, since to find them takes longer than
+        to try some paths."""
+        return self.symbolic.shapes(args, kwargs) if len(self.paths) > _FEW_PATHS or len(self.by_sizes) > 1 else None
+
+    def candidates(self, sizes: Shapes | None) -> tuple[RecordedPath, ...]:
+        """The paths to try for a call of these sizes (`sizes_of`) that the first one and its bridges do not serve."""
         paths = self.paths
-        if len(paths) <= _FEW_PATHS:
+        if sizes is None or len(paths) <= _FEW_PATHS:
             return paths
-        of_sizes = self.by_sizes.get(self.symbolic.shapes(args, kwargs), ())
+        of_sizes = self.by_sizes.get(sizes, ())
         if len(paths) > MANY_PATHS:
             return of_sizes
         return (*of_sizes, *[path for path in paths if not path.is_sized and path not in of_sizes])
@@ -188,8 +215,9 @@ class PathTable:
     def refresh(self) -> None:
         """Fill the slots, and the size table, with the machine code that paths have now."""
         self._is_stale = False
+        self._fronts.clear()
         for sizes, paths in list(self.by_sizes.items()):
-            self.set_first_for(sizes, paths[0])
+            self._put_in_size_table(sizes, paths[0])
         self.set_first(self.first)
 
     def drop_all(self) -> tuple[RecordedPath, ...]:
@@ -218,6 +246,7 @@ class PathTable:
         """Add a new path, recorded for a call of these sizes.  exited, number: the path that this call had left, and the exit;
         None if all paths had missed."""
         self.paths = (*self.paths, path)
+        self._fronts.clear()
         if exited is not None:
             exited.bridges[number] = path
             self.by_sizes[sizes] = (*self.by_sizes.get(sizes, ()), path)
@@ -243,13 +272,10 @@ class PathTable:
             path.uses_seen = path.uses
             path.unlink(dropped)
             path.unbridged = [0, 0]
-        sized = self.by_sizes
-        self.paths, self.by_sizes, self.size_table = kept, {}, SizeTable()
-        for sizes, paths in sized.items():
-            for path in reversed(paths):
-                if path in kept:
-                    self.set_first_for(sizes, path)
-        self.set_first(self.first if self.first in kept else None)
+        sized = {sizes: tuple([path for path in paths if path in kept]) for sizes, paths in self.by_sizes.items()}
+        self.paths, self.by_sizes, self.size_table = kept, {sizes: paths for sizes, paths in sized.items() if paths}, SizeTable()
+        self.first = self.first if self.first in kept else None
+        self.refresh()
         _drop(dropped)
         return dropped
 

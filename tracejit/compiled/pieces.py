@@ -14,6 +14,7 @@ If the branch is in a function that is compiled itself, the loop around it is no
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import replace
 from functools import partial
 from operator import is_
 from types import CellType, CodeType, FunctionType, MethodType
@@ -21,6 +22,7 @@ from typing import Any, Final
 
 from tracejit.capture.branches import Branch, Site
 from tracejit.capture.syntax.locate import NotConvertible
+from tracejit.capture.syntax.outlined_loops import function_of_step
 from tracejit.capture.syntax.pieces import OutlinedFunction, Position, has_loop_around, outline_loop_bodies
 from tracejit.capture.syntax.recursive_calls import outline_between_calls
 from tracejit.core.compiler import calling_with
@@ -137,9 +139,9 @@ def _bound_as(module: Any, owners: Sequence[Any], replacement: Callable[..., Any
 
 
 def _route(function: FunctionType, branch: Branch) -> tuple[Site, ...] | None:
-    """The sites of a branch, from the outermost function to the innermost one in which it is in a loop.  None if there is no such
-    loop, or its body cannot be a function."""
-    sites = branch.sites
+    """The sites of a branch, from the outermost function to the innermost one in which it is in a loop; a site of no function, which
+    means all loops of the outermost one, if it is in none.  None if the body of its loop cannot be a function."""
+    sites = _as_written(branch.sites)
     if branch.calls_compiled:
         return None
     if sites[0].code is not function.__code__:
@@ -147,7 +149,18 @@ def _route(function: FunctionType, branch: Branch) -> tuple[Site, ...] | None:
     for k, site in reversed(list(enumerate(sites))):
         if site.code is not None and has_loop_around(site.code, site.line, site.names):
             return sites[: k + 1] if k == 0 or outline_loop_bodies(site.code, [site.line], site.names) is not None else None
-    return None
+    return (Site(None, "", sites[0].line),)
+
+
+def _as_written(sites: Sequence[Site]) -> tuple[Site, ...]:
+    """Sites of functions as the user wrote them: the step of an outlined loop is a function of its own, called by that of the loop."""
+    found: list[Site] = []
+    for site in sites:
+        code = None if site.code is None else function_of_step(site.code)
+        if found and code is not site.code and found[-1].code is code:
+            found.pop()
+        found.append(replace(site, code=code))
+    return tuple(found)
 
 
 def _assemble(

@@ -149,7 +149,7 @@ class profile:  # noqa: N801  (named like no_grad)
         def call(slots: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             front = slots[FRONT]
             begin = clock()
-            result = slots[SERVE](args, kwargs) if front is None or kwargs else front(*args)
+            result = slots[SERVE](args, kwargs) if front is None or kwargs else front[1](*args)
             if result.__class__ is Exit:
                 result = slots[FALLBACK](args, kwargs, result.number, None, result.counter)
             end = clock()

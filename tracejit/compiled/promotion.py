@@ -7,6 +7,7 @@ are served as before.  The thread writes to the entry, to the traces that it cre
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from tracejit.compiled.diagnostics import Diagnostics
@@ -37,16 +38,21 @@ class Promoter:
         self._lost.clear()
 
     def promote(self, path: RecordedPath) -> None:
-        """Have an entry translated to machine code.  Called at the beginning of a call; nothing of the call has been done yet, so
-        it may be interrupted here."""
-        if not path.begin_translation():
-            return
-        work = start_work(lambda: self._translate(path), self._wait(), lambda: self._lose(path))
-        if not work.finished:
-            return
-        self._table.refresh()
-        if (error := work.outcome().error) is not None:
-            report_defect(self._diagnostics.name, "translate the Python around", error)
+        """Have an entry translated to machine code, and with it those of other paths that have served as many calls: while some are
+        machine code and some are not, a call may be looked for twice.  Called at the beginning of a call; nothing of the call has been
+        done yet, so it may be interrupted here."""
+        others = [
+            other for other in self._table.paths if other is not path and other.body.promotes and other.uses >= path.hot_calls
+        ]
+        for each in (path, *others):
+            if not each.begin_translation():
+                continue
+            work = start_work(partial(self._translate, each), self._wait(), partial(self._lose, each))
+            if not work.finished:
+                continue
+            self._table.refresh()
+            if (error := work.outcome().error) is not None:
+                report_defect(self._diagnostics.name, "translate the Python around", error)
 
     def _translate(self, path: RecordedPath) -> None:
         """Make an entry machine code, or note in it why that is impossible.  Raises defects.  Runs in the thread."""

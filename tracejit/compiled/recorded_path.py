@@ -31,6 +31,7 @@ from tracejit.runtime.program import Program
 __all__ = ["FIRST_WAIT", "PathState", "RecordedPath", "same_objects"]
 
 _TABLE_TYPES = (list, tuple, int, float, complex, str, bytes)
+_FEWEST_HOT_CALLS = 100  # of a path of many
 _CHEAP_CHECKS = 200  # machine code checks so many guards in a few microseconds
 _HOPS = range(31, 1024)  # calls that may follow a bridge without Python before they are accounted for; grows with `crossed`
 _HOPS_PART = 16  # ... to this part of the calls that have crossed the bridge
@@ -74,19 +75,27 @@ class RecordedPath:
     bridges from its exits."""
 
     __slots__ = (
-        "_elements", "_repeats", "_served_seen", "body", "bridges", "eager_exits", "executable", "is_sized", "machine", "obstacle",
-        "operations", "recording", "run", "sizes", "state", "traces", "unbridged", "uses_seen",
+        "_elements", "_repeats", "_served_seen", "body", "bridges", "eager_exits", "executable", "hot_calls", "is_sized",
+        "machine", "obstacle", "operations", "recording", "run", "sizes", "state", "traces", "unbridged", "uses_seen",
     )  # fmt: skip
 
     def __init__(
-        self, recording: Recording, executable: Executable, log: DebugLog | None, promote: Callable[[RecordedPath], None]
+        self,
+        recording: Recording,
+        executable: Executable,
+        log: DebugLog | None,
+        promote: Callable[[RecordedPath], None],
+        others: int = 0,
     ) -> None:
-        """promote: called with this entry when it has served `config.hot_calls` calls."""
+        """promote: called with this entry when it has served `hot_calls` calls.  others: how many paths the function has besides:
+        the more there are, the longer Python looks for the one that serves a call, and the sooner it pays to leave that to machine
+        code."""
         self.recording = recording
         self.executable = executable
         self.body = body = executable.body()
 
-        self.run = recording.build_entry(body, config.hot_calls, lambda: promote(self))
+        self.hot_calls = min(config.hot_calls, max(config.hot_calls // (1 + others), _FEWEST_HOT_CALLS))
+        self.run = recording.build_entry(body, self.hot_calls, lambda: promote(self))
         self.machine: Any = None
         self.state = PathState.RECORDED
         self.obstacle = ""  # why the state is INTERPRETED
@@ -306,7 +315,7 @@ class RecordedPath:
             return "from Python, since it is being translated in the background"
         if self.state is PathState.INTERPRETED:
             return f"from Python, since {self.obstacle}"
-        return f"from Python, until {config.hot_calls} were served" if config.hot_calls and self.body.promotes else "from Python"
+        return f"from Python, until {self.hot_calls} were served" if self.hot_calls and self.body.promotes else "from Python"
 
     def stands_for(self, recording: Recording) -> bool:
         """Whether `recording` is of the same path with the same guards."""

@@ -300,7 +300,7 @@ class RecordingDriver:
             )
         if executable is None:
             executable = Executable(name, recording, backend, wait, log, self._family)
-        return RecordedPath(recording, executable, log, self._promoter.promote), True
+        return RecordedPath(recording, executable, log, self._promoter.promote, len(paths)), True
 
     def install_finished(self) -> bool:
         """Install the path that was compiled in the background.  Returns False if it is still being compiled or there is none;

@@ -47,6 +47,7 @@ class Kind(enum.Enum):
     ELEMENTWISE = "elementwise"  # operands broadcast; `lowering` gives the scalar meaning
     REDUCTION = "reduction"  # attributes: dims (sorted tuple), keepdim; `reducer` names the combination
     SCAN = "scan"  # cumulative along attribute `dim`
+    ORDER = "order"  # positions in sorted order along attribute `dim`; of many elements evaluated by NumPy on the host
     VIEW = "view"  # the output shares the memory of operand 0
     MOVEMENT = "movement"  # copies elements to other positions: cat, flip, clone ...
     CONTRACTION = "contraction"  # matrix products
@@ -66,6 +67,7 @@ _COMPUTING = (
     Kind.ELEMENTWISE,
     Kind.REDUCTION,
     Kind.SCAN,
+    Kind.ORDER,
     Kind.CONTRACTION,
     Kind.SCATTER,
     Kind.LAPACK,
@@ -203,7 +205,9 @@ class Op:
         self.doc = self.doc or self.evaluate.__doc__
         self.is_checked = "checked" in traits
         self.may_exit = not traits.isdisjoint(("raises", "dynamic shape"))
-        moves = kind in (Kind.VIEW, Kind.MOVEMENT, Kind.GATHER) or (kind in (Kind.COMPOSITE, Kind.OPAQUE) and "moves" in traits)
+        moves = kind in (Kind.VIEW, Kind.MOVEMENT, Kind.GATHER) or (
+            kind in (Kind.COMPOSITE, Kind.OPAQUE, Kind.ORDER) and "moves" in traits
+        )
         self.is_quiet = (moves and "casts" not in traits) or "quiet" in traits
         promoted = kind is Kind.ELEMENTWISE and promotion in (Promotion.COMMON, Promotion.FLOAT)
         self.is_plain = promoted and not self.multiple and "condition first" not in traits

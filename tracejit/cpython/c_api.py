@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tracejit.core.capsules import capsule_address
 from tracejit.core.interrupts import is_foreign
 from tracejit.cpython import layouts
 from tracejit.cpython.memory_reads import CheckedMemory, Unreadable, word
@@ -24,7 +25,7 @@ from tracejit.cpython.memory_reads import CheckedMemory, Unreadable, word
 __all__ = [
     "CALLED", "CELL", "DICTIONARIES", "DICTIONARY", "FLAGS", "FUNCTIONS", "ITEMS", "LAYOUT", "LISTS", "LIST_ITEMS", "MAPPING",
     "METHOD", "METHOD_SELF", "NUMBER", "REFERENT", "SIZE", "TUPLES", "TYPE", "WATCH", "address_of_new", "attributes_of",
-    "capsule_address", "declaration", "failed_checks", "mro_offset", "never_free", "new_array", "number_of_thread",
+    "declaration", "failed_checks", "mro_offset", "never_free", "new_array", "number_of_thread",
     "profiler_offset", "slot_offsets", "supported", "symbols", "tool_offset", "unsupported", "word",
 ]  # fmt: skip
 
@@ -142,15 +143,6 @@ def address_of_new() -> int:
     slot = ctypes.pythonapi.PyType_GetSlot
     slot.restype, slot.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_int)
     return int(slot(object, _TP_NEW))
-
-
-def capsule_address(capsule: Any) -> int:
-    """The pointer that a capsule holds."""
-    get_name = ctypes.pythonapi.PyCapsule_GetName
-    get_name.restype, get_name.argtypes = ctypes.c_char_p, (ctypes.py_object,)
-    get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    return int(get_pointer(capsule, get_name(capsule)))
 
 
 def never_free(value: Any) -> None:

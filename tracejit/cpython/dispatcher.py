@@ -1,7 +1,7 @@
 """The function that a compiled function's calls go to, as machine code.
 
-It tries the machine entry in front, or the one for the sizes of the call's arguments (size_table.py), goes on along the bridges of the
-exits that are taken, and leaves no trace of itself.
+It tries the machine entries for the sizes of the call's arguments (size_table.py), or else those in front, one after the other while they
+miss, goes on along the bridges of the exits that are taken, and leaves no trace of itself.
 
 What no machine entry serves (one that is not hot, a guard that fails, an exit, keyword arguments, another recording under way) goes to a
 function of Python.  A call that runs eagerly in the end has the frames of an eager call, and what a call raises has its traceback.
@@ -21,7 +21,7 @@ from typing import Any, Final
 from tracejit.cpython import c_api
 from tracejit.cpython.arrays import BYTES
 from tracejit.cpython.builtin_functions import FASTCALL, KEYWORDS, builtin_function
-from tracejit.cpython.c_api import ITEMS, LIST_ITEMS, TYPE
+from tracejit.cpython.c_api import ITEMS, LIST_ITEMS, SIZE, TYPE
 from tracejit.cpython.linking import link
 from tracejit.cpython.reference_counts import counting
 from tracejit.cpython.size_table import LOOK, look_text
@@ -29,10 +29,10 @@ from tracejit.cpython.size_table import LOOK, look_text
 __all__ = ["FRONT", "SIZED", "UNSERVED", "dispatcher"]
 
 FRONT: Final = 2
-"""The item of a compiled function's paths that is the machine code of the entry tried first, or None."""
+"""The item of a compiled function's paths that says what is tried, or None: a tuple of what to call with the exit that was taken and the
+arguments, then the machine code of one entry or several, in the order in which they are tried."""
 SIZED: Final = 3
-"""The item that is None, or `SizeTable.items`, which tells the entry to try first: pairs (machine code, what to call with the exit that it
-took and the arguments)."""
+"""The item that is None, or `SizeTable.items`, which has such tuples."""
 UNSERVED: Final = object()
 """The answer where nothing serves a call, nor records it."""
 _SYMBOL: Final = "tracejit_dispatch"
@@ -122,22 +122,14 @@ look:
 first:
   %front.at = getelementptr ptr, ptr %items, i64 {FRONT}
   %front = load ptr, ptr %front.at
-  %after.front.at = getelementptr i8, ptr %self, i64 {ITEMS + 40}
-  %after.front = load ptr, ptr %after.front.at
   %absent = icmp eq ptr %front, %none
   br i1 %absent, label %idle, label %try
 measure:
   %class.at = getelementptr i8, ptr %self, i64 {ITEMS + 96}
   %class = load ptr, ptr %class.at
-  %pair = call ptr @{LOOK}(ptr %sized, ptr %class, ptr %arguments, i64 %count)
-  %unknown = icmp eq ptr %pair, null
-  br i1 %unknown, label %idle, label %chosen
-chosen:
-  %own.front.at = getelementptr i8, ptr %pair, i64 {ITEMS}
-  %own.front = load ptr, ptr %own.front.at
-  %after.pair.at = getelementptr i8, ptr %pair, i64 {ITEMS + 8}
-  %after.pair = load ptr, ptr %after.pair.at
-  br label %try
+  %chosen = call ptr @{LOOK}(ptr %sized, ptr %class, ptr %arguments, i64 %count)
+  %unknown = icmp eq ptr %chosen, null
+  br i1 %unknown, label %first, label %try
 idle:
   %left.alone.at = getelementptr i8, ptr %self, i64 {ITEMS + 80}
   %left.alone.bytes = load ptr, ptr %left.alone.at
@@ -151,15 +143,25 @@ alone.now:
   store i64 %left.alone.less, ptr %left.alone.word
   br label %itself
 try:
-  %tried.first = phi ptr [ %front, %first ], [ %own.front, %chosen ]
-  %after = phi ptr [ %after.front, %first ], [ %after.pair, %chosen ]
-  call void @incref(ptr %tried.first)
-  call void @incref(ptr %after)
+  %tried = phi ptr [ %front, %first ], [ %chosen, %measure ]
+  call void @incref(ptr %tried)
+  %length.at = getelementptr i8, ptr %tried, i64 {SIZE}
+  %length = load i64, ptr %length.at
+  %miss.at = getelementptr i8, ptr %self, i64 {ITEMS + 40}
+  %miss = load ptr, ptr %miss.at
+  br label %one
+one:
+  %place = phi i64 [ 1, %try ], [ %place1, %another ]
+  %place1 = add i64 %place, 1
+  %tried.at = getelementptr i8, ptr %tried, i64 {ITEMS}
+  %machine.at = getelementptr ptr, ptr %tried.at, i64 %place
+  %machine = load ptr, ptr %machine.at
+  call void @incref(ptr %machine)
   br label %enter
 enter:
-  %entry.tried = phi ptr [ %tried.first, %try ], [ %bridge, %hop ]
-  %hops = phi i64 [ 0, %try ], [ %hops1, %hop ]
-  %exit.first = phi ptr [ null, %try ], [ %exit.kept, %hop ]
+  %entry.tried = phi ptr [ %machine, %one ], [ %bridge, %hop ]
+  %hops = phi i64 [ 0, %one ], [ %hops1, %hop ]
+  %exit.first = phi ptr [ null, %one ], [ %exit.kept, %hop ]
   %definition.at = getelementptr i8, ptr %entry.tried, i64 {c_api.METHOD}
   %definition = load ptr, ptr %definition.at
   %function.at = getelementptr i8, ptr %definition, i64 8
@@ -171,7 +173,7 @@ enter:
   %raised = icmp eq ptr %result, null
   br i1 %raised, label %unfinished, label %served
 unfinished:
-  call void @decref(ptr %after)
+  call void @decref(ptr %tried)
   call void @forget(ptr %exit.first)
   br label %failed
 served:
@@ -180,11 +182,21 @@ served:
   %exit.at = getelementptr i8, ptr %self, i64 {ITEMS + 32}
   %exit = load ptr, ptr %exit.at
   %left = icmp eq ptr %type, %exit
-  br i1 %left, label %onward, label %return
+  br i1 %left, label %away, label %return
 return:
-  call void @decref(ptr %after)
+  call void @decref(ptr %tried)
   call void @forget(ptr %exit.first)
   ret ptr %result
+away:
+  %is.miss = icmp eq ptr %result, %miss
+  %came.at.once = icmp eq i64 %hops, 0
+  %are.others = icmp slt i64 %place1, %length
+  %missed.at.once = and i1 %is.miss, %came.at.once
+  %tries.another = and i1 %missed.at.once, %are.others
+  br i1 %tries.another, label %another, label %onward
+another:
+  call void @decref(ptr %result)
+  br label %one
 onward:
   %bridge.at = getelementptr i8, ptr %result, i64 {exit_slots["bridge"]}
   %bridge = load ptr, ptr %bridge.at
@@ -235,9 +247,11 @@ next:
   store ptr %argument, ptr %to
   br label %copy
 go.on:
+  %after.at = getelementptr i8, ptr %tried, i64 {ITEMS}
+  %after = load ptr, ptr %after.at
   %after.result = call ptr @PyObject_Vectorcall(ptr %after, ptr %row, i64 %more, ptr null)
   call void @decref(ptr %exit.told)
-  call void @decref(ptr %after)
+  call void @decref(ptr %tried)
   br label %answered
 slow:
   %python.at = getelementptr i8, ptr %self, i64 {ITEMS + 48}
@@ -300,20 +314,21 @@ def dispatcher(
     paths: list[Any],
     pushed: list[int],
     exit_type: type,
-    leave: Callable[..., Any],
+    miss: Any,
     python: Callable[..., Any],
     clean: Callable[[BaseException], Any],
     rest: ctypes.c_int64,
     sized: type,
 ) -> Callable[..., Any]:
-    """What a call of `function` goes to.  paths: its item FRONT is the machine entry to try, or None, unless its item SIZED is a table that
-    tells which; none is tried while pushed[0] is not 0.  What answers with an instance of `exit_type` that has a bridge, and turns left, is
-    followed by that; leave(exit, *arguments) is called with the exit of the last one that took one; python(*arguments, **keywords) where no
-    machine entry can be tried.  Where these answer UNSERVED, the function itself is called, as if nothing stood between it and its caller.
+    """What a call of `function` goes to.  paths: its item FRONT says which machine entries to try, if any, where its item SIZED is no table
+    that tells which; none is tried while pushed[0] is not 0.  What answers `miss` is followed by the next one; what answers with another
+    instance of `exit_type` that has a bridge, and turns left, is followed by that.  What is tried begins with leave(exit, *arguments),
+    called with the exit of the last one that took one; python(*arguments, **keywords) is called where no machine entry can be tried.
+    Where these answer UNSERVED, the function itself is called, as if nothing stood between it and its caller.
     clean(error): takes the frames of the library out of the traceback of an error.
 
     rest: how many calls that no machine entry is tried for go to the function at once; each takes one from it.
-    sized: the class of the arguments whose sizes are looked up; what is called with the exit of an entry of the table is its own."""
+    sized: the class of the arguments whose sizes are looked up."""
     if not c_api.supported():
 
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -323,6 +338,6 @@ def dispatcher(
         return call
     address, owner = _dispatching(sized, exit_type)
     word = struct.pack("=q", ctypes.addressof(rest))
-    own = (paths, pushed, 0, None, exit_type, leave, python, UNSERVED, function, clean, word, rest, sized, *owner)
+    own = (paths, pushed, 0, None, exit_type, miss, python, UNSERVED, function, clean, word, rest, sized, *owner)
     made: Callable[..., Any] = builtin_function("dispatch", address, FASTCALL | KEYWORDS, own)
     return made

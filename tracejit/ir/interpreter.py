@@ -21,7 +21,7 @@ from tracejit.ir.graph import Graph, Literal, Node
 
 __all__ = [
     "GuardFailed", "NodeFailed", "PreparedNode", "SizeChanged", "StepFailed", "check_guard", "committed",
-    "constants", "evaluated", "interpret", "run_nodes",
+    "constants", "interpret", "run_nodes",
 ]  # fmt: skip
 
 
@@ -105,7 +105,7 @@ def constants(graph: Graph) -> dict[Any, Any]:
     return known
 
 
-_Expected = tuple[int, tuple[int, ...], np.dtype[Any]]  # value id, shape, dtype
+_Expected = tuple[tuple[int, ...], np.dtype[Any]]  # shape, dtype
 
 
 class PreparedNode(NamedTuple):
@@ -119,27 +119,30 @@ class PreparedNode(NamedTuple):
 
     @classmethod
     def of(cls, node: Node, avals: Mapping[int, Any]) -> PreparedNode:
-        outputs = [(v, avals[v].shape, avals[v].dtype.numpy) for v in node.outputs]
+        outputs = [(avals[v].shape, avals[v].dtype.numpy) for v in node.outputs]
         return cls(node, node.op.evaluate, node.attrs, outputs, None if node.op.multiple or not outputs else outputs[0])
 
     def put(self, values: dict[Any, Any], operands: Sequence[Any]) -> None:
         """Put the outputs among the values.  Raises NodeFailed where they are not what they are to be."""
-        node, evaluate, attributes, outputs, only = self
+        values.update(zip(self.node.outputs, self.arrays(operands), strict=True))
+
+    def arrays(self, operands: Sequence[Any]) -> Sequence[np.ndarray[Any, Any]]:
+        """The outputs.  Raises NodeFailed where they are not what they are to be."""
+        node, evaluate, attributes, _, only = self
         try:
             result = evaluate(*operands, **attributes)
         except Exception as error:
             if is_foreign(error):
                 raise
             raise NodeFailed(node) from error
-        if only is not None and type(result) is np.ndarray and result.shape == only[1] and result.dtype is only[2]:
-            values[only[0]] = result
-        else:
-            values.update(zip([v for v, _, _ in outputs], self.checked(result), strict=True))
+        if only is not None and type(result) is np.ndarray and result.shape == only[0] and result.dtype is only[1]:
+            return (result,)
+        return self.checked(result)
 
     def checked(self, result: Any) -> list[np.ndarray[Any, Any]]:
         """What the node has been evaluated to, as its outputs.  Raises NodeFailed where they are not what they are to be."""
         node, arrays = self.node, []
-        for (_, shape, dtype), found in zip(self.outputs, result if node.op.multiple else (result,), strict=True):
+        for (shape, dtype), found in zip(self.outputs, result if node.op.multiple else (result,), strict=True):
             array = found if type(found) is np.ndarray else np.asarray(found)
             if array.shape != shape or array.dtype != dtype:
                 told = f"{node.op.name} {node.line}: evaluated to {array.dtype}{list(array.shape)}"
@@ -149,13 +152,6 @@ class PreparedNode(NamedTuple):
                 raise NodeFailed(node) from AssertionError(f"{told}, its shape rule says {expected}")
             arrays.append(array)
         return arrays
-
-
-def evaluated(node: Node, operands: Sequence[Any], avals: Mapping[int, Any]) -> list[np.ndarray[Any, Any]]:
-    """The outputs of a node that has some.  Raises NodeFailed where they are not what `avals` says."""
-    values: dict[Any, Any] = {}
-    PreparedNode.of(node, avals).put(values, operands)
-    return [values[v] for v in node.outputs]
 
 
 def committed(graph: Graph, values: Mapping[Any, Any], outputs: tuple[Any, ...]) -> tuple[Any, ...]:

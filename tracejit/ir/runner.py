@@ -89,14 +89,14 @@ class NodeRun:
             if ready.only is None:
                 lines.append(f"    {', '.join(left)}{', = ' if left else ''}c{k}(f{k}({given}))")
             else:
-                v, (_, environment[f"s{k}"], environment[f"d{k}"]) = left[0], ready.only
+                v, (environment[f"s{k}"], environment[f"d{k}"]) = left[0], ready.only
                 lines.append(f"    {v} = f{k}({given})")
-                if not ready.only[1]:  # functions of NumPy give numbers of NumPy's then
+                if not ready.only[0]:  # functions of NumPy give numbers of NumPy's then
                     lines.append(f"    if {v}.__class__ is not ndarray: {v} = asarray({v})")
                 lines.append(
                     f"    if {v}.__class__ is not ndarray or {v}.shape != s{k} or {v}.dtype is not d{k}: {v}, = c{k}({v})"
                 )
-            for variable, (output, _, _) in zip(left, ready.outputs, strict=True):
+            for variable, output in zip(left, ready.node.outputs, strict=True):
                 names[output], environment[f"name_{variable}"] = variable, output
                 lines.append(f"    values[name_{variable}] = {variable}")
 

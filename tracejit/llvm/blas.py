@@ -23,8 +23,8 @@ import numpy as np
 import scipy
 
 from tracejit.core import dtypes, products
+from tracejit.core.capsules import capsule_address
 from tracejit.core.dtypes import DType
-from tracejit.cpython.c_api import capsule_address
 from tracejit.llvm import thread_pool
 from tracejit.llvm.operations import Code, constant, lane_type
 

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import scipy
 
-from tracejit.cpython.c_api import capsule_address
+from tracejit.core.capsules import capsule_address
 from tracejit.llvm import blas
 
 __all__ = ["Library", "library", "of_scipy"]

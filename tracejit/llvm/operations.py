@@ -21,6 +21,7 @@ from tracejit.core.dtypes import DType
 from tracejit.core.interrupts import is_foreign
 from tracejit.llvm.reduced_dtypes import narrow, reduced_constant, widen
 from tracejit.loops.expressions import Apply, Const, Expr, Var, topological
+from tracejit.math import libm
 from tracejit.math.functions import complete, expand
 from tracejit.native.text import FunctionText
 
@@ -105,13 +106,14 @@ class Code(FunctionText):
         element = _SCALAR_TYPES[dtype]
         symbol = libm_symbol(name, dtype)
         self.libm.add((name, dtype, len(values)))
+        further = [("i32", str(n)) for n in libm.further_arguments(name)]
         if lanes == 1:
-            return self.call(symbol, element, *((element, v) for v in values))
+            return self.call(symbol, element, *((element, v) for v in values), *further)
         kind = vector(element, lanes)
         result = "poison"
         for lane in range(lanes):
             arguments = [(element, self.op(f"extractelement {kind} {v}, i32 {lane}")) for v in values]
-            one = self.call(symbol, element, *arguments)
+            one = self.call(symbol, element, *arguments, *further)
             result = self.op(f"insertelement {kind} {result}, {element} {one}, i32 {lane}")
         return result
 

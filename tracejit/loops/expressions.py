@@ -24,6 +24,7 @@ import numpy as np
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 from tracejit.loops.language import Axis, Buffer, Index, Scalar, Size
+from tracejit.math.scipy_functions import OF_FLOAT32, PREFIX
 
 __all__ = [
     "ELEMENTARY", "Apply", "AxisValue", "Builder", "Const", "Expr", "Load", "ScalarParam", "SizeValue", "Var", "builder", "children",
@@ -485,6 +486,14 @@ class Builder:
     def libm(self, name: str, *operands: Any) -> Expr:
         """A function of the C library, one lane at a time: for the rare ones."""
         return self._apply("libm", operands, "f", attribute=name)
+
+    def scipy(self, name: str, *operands: Any) -> Expr:
+        """A special function of SciPy's, one lane at a time: in float64 whatever the dtype, unless SciPy has it of float32, too."""
+        operands = self._unify(name, *operands)
+        dtype = operands[0].dtype
+        if dtype is dtypes.float64 or (dtype is dtypes.float32 and name in OF_FLOAT32):
+            return self.libm(PREFIX + name, *operands)
+        return self.cast(self.libm(PREFIX + name, *[self.cast(x, dtypes.float64) for x in operands]), dtype)
 
     def elementary_where(self, condition: Expr, name: str, operands: tuple[Expr, ...], usual: Expr) -> Expr:
         """select(condition, name(*operands), usual); the function, as `math.functions.complete` has it, is computed only where some lane

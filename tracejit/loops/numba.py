@@ -25,7 +25,7 @@ from tracejit.loops import numba_library, python
 from tracejit.loops.combinations import COMBINATIONS, Combination
 from tracejit.loops.expressions import ELEMENTARY, Apply, Expr, Var, builder
 from tracejit.loops.language import BLOCK, LANES, Buffer, Index, Nest, Scalar
-from tracejit.math import libm
+from tracejit.math import libm, scipy_functions
 from tracejit.math.functions import complete, expand
 
 __all__ = ["HEADER", "Rendered", "definitions", "load", "render"]
@@ -37,7 +37,7 @@ import ctypes
 
 import numpy as np
 from numba import njit
-from numba.extending import intrinsic
+from numba.extending import get_cython_function_address, intrinsic
 from numpy import bool_, float16, float32, float64, inf, int8, int16, int32, int64, nan, uint8, uint16, uint32, uint64
 
 LANES, BLOCK = {LANES}, {BLOCK}
@@ -190,7 +190,8 @@ class _Renderer(python.Renderer):
         return f"{dtype.name}({text})" if integer and name not in _COMPARISONS else text
 
     def libm(self, name: str, dtype: DType, x: Sequence[str]) -> str:
-        return f"{self.need(f'_libm_{name}_{dtype.name}', lambda: _c_function(name, dtype, len(x)))}({', '.join(x)})"
+        function = self.need(f"_libm_{name}_{dtype.name}", lambda: _c_function(name, dtype, len(x)))
+        return f"{function}({', '.join([*x, *map(str, libm.further_arguments(name))])})"
 
     def elementary(self, name: str, dtype: DType, x: Sequence[str], define: Callable[..., Expr | None]) -> str:
         return f"{self.defined(name, dtype, len(x), define)}({', '.join(x)})"
@@ -306,6 +307,10 @@ def _library_function(name: str) -> Rendered:
 def _c_function(name: str, dtype: DType, arity: int) -> Rendered:
     symbol, kind = libm.symbol(name, dtype), f"ctypes.c_{'float' if dtype is dtypes.float32 else 'double'}"
     function = f"_libm_{name}_{dtype.name}"
+    if name.startswith(scipy_functions.PREFIX):
+        taken = ", ".join([*[kind] * (1 + arity), "ctypes.c_int"])
+        address = f"get_cython_function_address({scipy_functions.MODULE!r}, {scipy_functions.found(name, dtype, arity).name!r})"
+        return Rendered(function, f"{function} = ctypes.CFUNCTYPE({taken})({address})\n", ())
     lines = [f"{function} = ctypes.CDLL({libm.library_name()!r}).{symbol}"]
     lines += [f"{function}.restype, {function}.argtypes = {kind}, [{kind}] * {arity}", ""]
     return Rendered(function, "\n".join(lines), ())

@@ -22,8 +22,8 @@ from tracejit.ir.convolutions import is_direct
 from tracejit.ir.graph import Node, operand_aval
 from tracejit.ir.layouts import Position, Positions, Source, Strided, is_constant, linear, strided_view
 from tracejit.loops.bounds import bounded
-from tracejit.loops.expressions import Expr, Load, builder
-from tracejit.loops.language import SMALL_STRIDES, Axis, Exit, For, Index, Let, Statement, Store
+from tracejit.loops.expressions import AxisValue, Expr, Load, builder
+from tracejit.loops.language import SMALL_STRIDES, Axis, Exit, For, Index, Let, Reduce, Statement, Store
 from tracejit.lowering import draws, region_sums
 from tracejit.lowering.regions import Moving
 from tracejit.lowering.schedule import Scheduled
@@ -34,6 +34,10 @@ __all__ = ["check_nest", "copy_nest", "draws", "fill_nest", "is_host", "region_s
 
 Shape = tuple[int, ...]
 MANY_ROWS: Final = 16  # from which on a narrow table is joined row by row
+MOST_ORDERED: Final = 128
+"""Elements up to which positions in order are counted in machine code: that takes a time that grows with their square."""
+MOST_ORDERED_APART: Final = 32
+"""The same of elements that are not side by side in memory."""
 
 
 def copy_nest(
@@ -70,6 +74,10 @@ def is_host(avals: Mapping[int, Any], node: Node) -> bool:
         return False
     if is_direct(avals, node):
         return False
+    if kind is Kind.ORDER:
+        shape, dim = avals[node.operands[0]].shape, node.attrs["dim"]  # type: ignore[index]
+        most = MOST_ORDERED if dim == len(shape) - 1 else MOST_ORDERED_APART
+        return not shape or type(shape[dim]) is not int or shape[dim] > most
     if kind is Kind.LAPACK:
         return any(0 in avals[o].shape for o in node.operands)  # type: ignore[index]
     if kind is Kind.LOOP:
@@ -254,6 +262,53 @@ def _along(w: Writer, values: Values, node: Node, sources: Sequence[Strided], fo
         return (Store(target, next_along(out), following(Load(target, w.index(out, axes)), *own)),)
 
     w.over((*aval.shape[:dim], aval.shape[dim] - 1, *aval.shape[dim + 1 :]), step, vector=dim != aval.ndim - 1)
+
+
+@builds(Kind.ORDER)
+def _order(w: Writer, values: Values, node: Node, code: int) -> None:
+    """out[rank] = i, the rank of element i along the dimension being the number of those that come before it; ranks of `count` and more are
+    not stored."""
+    out, (source,), a = values.strided[node.outputs[0]], layouts_of(values, node), node.attrs
+    shape, dtype, dim = values.shape(node.operands[0]), values.aval(node.operands[0]).dtype, a["dim"]  # type: ignore[arg-type]
+    size, count = shape[dim], a.get("count", shape[dim])
+    if 0 in shape or count == 0:
+        return
+    target, origin = w.buffer(out, dtypes.int64, write=True), w.buffer(source, dtype)
+    computed = dtypes.float32 if dtype.is_reduced else dtypes.int32 if dtype is dtypes.bool_ else dtype
+    to, x = (Strided(y.root, y.offset, (*y.strides[:dim], *y.strides[dim + 1 :], y.strides[dim])) for y in (out, source))
+
+    def step(axes: tuple[Axis, ...]) -> tuple[Statement, ...]:
+        *outer, i = axes
+        j, own, rank, position = w.axis(), w.var(computed), w.var(dtypes.int32), w.var(dtypes.int64)
+        other = w.var(computed)
+        before, equal = (builder.gt if a["descending"] else builder.lt)(other, own), builder.eq(other, own)
+        if computed.is_floating_point:  # NaN is the largest
+            nan, is_nan = (
+                (builder.isnan(other), builder.isnan(own)) if a["descending"] else (builder.isnan(own), builder.isnan(other))
+            )
+            before, equal = before | (nan & ~is_nan), equal | (nan & is_nan)
+        earlier = builder.lt(*[builder.cast(AxisValue(axis), dtypes.int32) for axis in (j, i)])
+        counted = Reduce(
+            j,
+            w.parameters.size(size),
+            ((rank, "sum", builder.cast(before | (equal & earlier), dtypes.int32)),),
+            (Let(other, builder.cast(Load(origin, w.index(x, (*outer, j))), computed)),),
+        )
+        outside, place = bounded(position, w.parameters.number(count))
+        index = Index(
+            w.index(Strided(to.root, 0, (*to.strides[:-1], 0)), axes).terms, 0, place, w.parameters.size(to.strides[-1])
+        )
+        found: Expr = AxisValue(i)
+        if count < size:
+            found = builder.select(outside, Load(target, index), found)
+        return (
+            Let(own, builder.cast(Load(origin, w.index(x, axes)), computed)),
+            counted,
+            Let(position, builder.cast(rank, dtypes.int64)),
+            Store(target, index, found),
+        )
+
+    w.over((*shape[:dim], *shape[dim + 1 :], size), step, vector=False)
 
 
 @builds("windows")

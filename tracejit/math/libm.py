@@ -1,14 +1,14 @@
 """The C library's mathematics, found once: addresses for machine code, Python callables for the reference meaning.
 
 Both renderings call the same function, so what is left to libm is bit-equal between them.  Names are C's double names; the float
-forms have the suffix f.  This module knows no expressions.
+forms have the suffix f.  Names that begin with `scipy_functions.PREFIX` are SciPy's.  This module knows no expressions.
 """
 
 from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -16,8 +16,9 @@ import numpy as np
 
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
+from tracejit.math.scipy_functions import PREFIX, found
 
-__all__ = ["address", "call", "fma", "library_name", "symbol"]
+__all__ = ["address", "call", "fma", "further_arguments", "library_name", "symbol"]
 
 _LIBRARIES: Final = {"linux": "libm.so.6", "darwin": "libSystem.dylib", "win32": "ucrtbase.dll"}
 
@@ -25,6 +26,11 @@ _LIBRARIES: Final = {"linux": "libm.so.6", "darwin": "libSystem.dylib", "win32":
 def library_name() -> str | None:
     """What the dynamic linker knows the library by; None for the process itself."""
     return _LIBRARIES.get(sys.platform)
+
+
+def further_arguments(name: str) -> tuple[int, ...]:
+    """What a function takes behind its numbers, each an int of C."""
+    return (0,) if name.startswith(PREFIX) else ()
 
 
 def symbol(name: str, dtype: DType) -> str:
@@ -39,11 +45,13 @@ def _library() -> ctypes.CDLL:
 
 @cache
 def _function(name: str, dtype: DType, arity: int) -> Any:
+    kind = ctypes.c_float if dtype is dtypes.float32 else ctypes.c_double
+    if name.startswith(PREFIX):
+        return ctypes.CFUNCTYPE(kind, *[kind] * arity, ctypes.c_int)(found(name, dtype, arity).address)
     try:
         function = getattr(_library(), symbol(name, dtype))
     except AttributeError:
         raise ValueError(f"the C mathematics library of this system has no function {symbol(name, dtype)!r}") from None
-    kind = ctypes.c_float if dtype is dtypes.float32 else ctypes.c_double
     function.restype = kind
     function.argtypes = [kind] * arity
     return function
@@ -54,19 +62,19 @@ def address(name: str, dtype: DType, arity: int) -> int:
     return int(ctypes.cast(_function(name, dtype, arity), ctypes.c_void_p).value or 0)
 
 
-def _map(function: Callable[..., float], *operands: Any) -> Any:
-    """Apply a C function to NumPy scalars or arrays that broadcast."""
+def _map(function: Callable[..., float], operands: Sequence[Any], further: tuple[int, ...]) -> Any:
+    """Apply a C function to NumPy scalars or arrays that broadcast.  further: what it takes behind them."""
     if all(np.ndim(o) == 0 for o in operands):
-        return operands[0].dtype.type(function(*map(float, operands)))
+        return operands[0].dtype.type(function(*map(float, operands), *further))
     arrays = np.broadcast_arrays(*operands)
-    values = [function(*row) for row in zip(*(a.ravel().tolist() for a in arrays), strict=True)]
+    values = [function(*row, *further) for row in zip(*(a.ravel().tolist() for a in arrays), strict=True)]
     return np.array(values, dtype=arrays[0].dtype).reshape(arrays[0].shape)
 
 
 def call(name: str, *operands: Any) -> Any:
     """libm's function on NumPy scalars or arrays of one floating-point dtype."""
     dtype = dtypes.from_numpy_dtype(operands[0].dtype)
-    return _map(_function(name, dtype, len(operands)), *operands)
+    return _map(_function(name, dtype, len(operands)), operands, further_arguments(name))
 
 
 def fma(x: Any, y: Any, z: Any) -> Any:

@@ -1,4 +1,6 @@
-"""Primitives that order elements.  All are evaluated on the host, and none is differentiable: values follow positions through `gather`."""
+"""Primitives that order elements.  None is differentiable: values follow positions through `gather`.
+
+Those of kind ORDER are machine code where few elements are ordered (lowering/special.py); all others are evaluated on the host."""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ __all__ = ["argsort", "distinct", "distinct_positions", "first_sorted", "order_o
 
 
 @custom(
-    Kind.OPAQUE,
+    Kind.ORDER,
     lambda x, dim, descending: Aval(x.shape, int64),
     samples=cases(
         (floats(5), {"dim": 0, "descending": False}),
@@ -28,7 +30,12 @@ __all__ = ["argsort", "distinct", "distinct_positions", "first_sorted", "order_o
 )
 def argsort(x: Any, dim: int, descending: bool) -> Any:
     """Positions that put the elements along `dim` in order.  Equal elements keep their order; NaN counts as the largest."""
-    return _order(x, dim, descending, x.shape[dim])
+    return _order(_comparable(x), dim, descending, x.shape[dim])
+
+
+def _comparable(x: Any) -> Any:
+    """The same in a dtype that NumPy orders with NaN last: it compares numbers of bfloat16 without regard to NaN."""
+    return x.astype(np.float32) if x.dtype.kind == "V" else x
 
 
 def _order(x: Any, dim: int, descending: bool, count: int) -> Any:
@@ -110,7 +117,7 @@ def distinct(x: Any) -> Any:
     """The different elements in ascending order; every NaN is another one, and comes last.  Of two equal zeros it is the one that x has
     first."""
     flat = x.reshape(-1)
-    values = np.sort(flat)
+    values = np.sort(_comparable(flat)).astype(x.dtype, copy=False)
     if len(values) < 2:
         return values
     starts = np.empty(len(values), np.bool_)
@@ -151,7 +158,7 @@ def runs(x: Any) -> tuple[Any, Any, Any]:
 def distinct_positions(x: Any) -> tuple[Any, Any, Any]:
     """(what `distinct` gives, the position of each element in it, how often each of it occurs)."""
     flat = x.reshape(-1)
-    order = _ascending(flat, 0)
+    order = _ascending(_comparable(flat), 0)
     found, numbers, counts = runs.evaluate(flat[order])
     positions = np.empty(len(flat), np.int64)
     positions[order] = numbers
@@ -167,7 +174,7 @@ _LONG = 256  # elements, below which sorting them all takes no longer
 
 
 @custom(
-    Kind.OPAQUE,
+    Kind.ORDER,
     _first_rule,
     samples=cases(
         (floats(5), {"dim": 0, "count": 2, "descending": True}),
@@ -180,7 +187,7 @@ _LONG = 256  # elements, below which sorting them all takes no longer
 )
 def first_sorted(x: Any, dim: int, count: int, descending: bool) -> Any:
     """The first `count` positions of argsort along `dim`."""
-    size = x.shape[dim]
+    x, size = _comparable(x), x.shape[dim]
     if size < _LONG or count * _FEW_OF > size or not count:
         return _order(x, dim, descending, count)
     if x.ndim == 1:

@@ -12,23 +12,24 @@ again where the user sees it, or goes on with the other size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tracejit.core.aval import Aval, ScalarAval
+from tracejit.core.dtypes import DType
 from tracejit.core.floating import quietly
 from tracejit.core.op import Effect, Kind
 from tracejit.ir.graph import Graph, Literal, Node, Operand
-from tracejit.ir.interpreter import NodeFailed, evaluated
+from tracejit.ir.interpreter import NodeFailed, PreparedNode
 from tracejit.lowering.exits import exit_codes
 from tracejit.lowering.lower import lower
 from tracejit.lowering.lowered import Lowered
 from tracejit.lowering.special import is_host
 from tracejit.runtime.exits import exit_number
-from tracejit.runtime.slab import offsets, pack, unpack
+from tracejit.runtime.slab import offsets
 from tracejit.runtime.source import Module, Printed
 
 __all__ = ["HostProgram"]
@@ -75,6 +76,9 @@ class HostProgram(Printed):
             self.segments.append(self._segment(machine, s, known, compile_segment))
             known.update(o for n in (*machine, *host) for o in n.outputs)
             self.host_steps.append(host)
+        here = _Here(self)
+        exec(compile(_text_of(self, "run", here), "<tracejit program>", "exec"), here.scope)
+        self._between: Callable[[Any, Any], tuple[Any, ...] | int] = here.scope["run"]
         self.machine_calls = sum(s.program is not None for s in self.segments)
         self.seconds = sum(s.program.seconds for s in self.segments if s.program is not None)
 
@@ -112,14 +116,14 @@ class HostProgram(Printed):
         all that the call will draw, and back again where it comes to nothing, unless somebody else has drawn meanwhile.  What the call sets
         them to, they have in the end."""
         if not self.advances:
-            return self._run(arrays, scalars)
+            return quietly(self._between, arrays, scalars)  # type: ignore[no-any-return]
         states = [_moved(arrays[a.position], a.drawn) for a in self.advances]
         own = list(arrays)
         for a, state in zip(self.advances, states, strict=True):
             own[a.position] = np.array(state)
         result: tuple[Any, ...] | int = 0
         try:
-            result = self._run(own, scalars)
+            result = quietly(self._between, own, scalars)
         finally:
             for a, state in zip(self.advances, states, strict=True):
                 if isinstance(result, int):
@@ -128,79 +132,9 @@ class HostProgram(Printed):
                     arrays[a.position][:] = own[a.position]
         return result
 
-    def _run(self, arrays: Any, scalars: Any) -> tuple[Any, ...] | int:
-        known: dict[int, Any] = dict(zip(self.tensors, arrays, strict=False))
-        known.update(zip(self.scalars, scalars, strict=True))
-        known.update(self.graph.constants)
-        if self.slab_inputs:
-            avals = [self.graph.avals[v] for v in self.slab_inputs]
-            known.update(zip(self.slab_inputs, unpack(avals, arrays[len(self.tensors)]), strict=True))  # type: ignore[arg-type]
-        before = {v: np.array(known[v]) for v in self.overwritten}
-        for segment, host in zip(self.segments, self.host_steps, strict=True):
-            if segment.program is not None:
-                found = segment.program.run(tuple(known[v] for v in segment.tensors), tuple(known[v] for v in segment.scalars))
-                if isinstance(found, int):
-                    return found
-                known.update(zip(segment.outputs, found, strict=True))
-            for node in host:
-                failed = self._evaluate(node, known)
-                if failed:
-                    return failed
-        known.update({v: np.array(a) for v, a in self.graph.constants.items() if v in self.graph.outputs})  # the caller's own
-        results = [_read(known, o) for o in self.graph.outputs]
-        if not self.residuals:
-            return tuple(results)
-        count = len(results) - len(self.residuals)
-        residuals = [before.get(v, array) for v, array in zip(self.residuals, results[count:], strict=True)]
-        return (*results[:count], pack([self.graph.avals[v] for v in self.residuals], residuals))  # type: ignore[misc]
-
-    def _evaluate(self, node: Node, known: dict[int, Any]) -> int:
-        """Run a host step; its exit number if it does not go on as recorded, else 0."""
-        try:
-            arrays = quietly(evaluated, node, [_read(known, o) for o in node.operands], self.graph.avals)
-        except NodeFailed as failure:
-            return exit_number(self.codes, failure, self.raises)
-        for v, array in zip(node.outputs, arrays, strict=True):
-            known[v] = np.array(array, self.graph.avals[v].dtype.numpy, order="C", copy=True)  # type: ignore[union-attr]
-        return 0
-
     def print(self, module: Module, name: str) -> None:
         """The segments, and a function that calls them and what stands between them."""
-        graph = self.graph
-        tensors: dict[int, Aval] = {v: aval for v, aval in graph.avals.items() if isinstance(aval, Aval)}
-        arguments = [*map(_named, self.tensors), *["slab"] * bool(self.slab_inputs), *map(_named, self.scalars)]
-        lines = [f"def {name}({', '.join(arguments)}):"]
-        for v, array in graph.constants.items():
-            module.constant(f"{name}_{_named(v)}", array)
-            lines.append(f"    {_named(v)} = {_seen(module, f'{name}_{_named(v)}', tensors[v])}")
-        avals = [tensors[v] for v in self.slab_inputs]
-        for v, at, aval in zip(self.slab_inputs, offsets(avals)[0], avals, strict=True):
-            lines.append(f"    {_named(v)} = {_seen(module, f'slab[{at} : {at + aval.nbytes}]', aval)}")
-        lines += [f"    before_{_named(v)} = {_named(v)}.copy()" for v in self.overwritten]
-        for k, (segment, host) in enumerate(zip(self.segments, self.host_steps, strict=True)):
-            if segment.program is not None:
-                segment.program.print(module, f"{name}_part{k}")
-                lines.append(f"    found = {name}_part{k}({', '.join(map(_named, (*segment.tensors, *segment.scalars)))})")
-                lines += ["    if isinstance(found, int):", "        return found"]
-                lines += [f"    {''.join(f'{_named(v)}, ' for v in segment.outputs)}= found"] if segment.outputs else []
-            for node in host:
-                operands = [_text(o) for o in node.operands] + [f"{n}={value!r}" for n, value in node.attrs.items()]
-                outputs = "".join(f"{_named(v)}, " for v in node.outputs)
-                call = f"{module.host(node)}({', '.join(operands)})"
-                lines.append(f"    {outputs}= {call if node.op.multiple else f'({call},)'}")
-                for v in node.outputs:
-                    lines.append(f"    {_named(v)} = np.array({_named(v)}, {module.dtype(tensors[v].dtype)}, order='C')")
-        count = len(graph.outputs) - len(self.residuals)
-        results = [_text(o) for o in graph.outputs[:count]]
-        if self.residuals:
-            saved = [f"before_{_named(v)}" if v in self.overwritten else _named(v) for v in self.residuals]
-            where, total = offsets([tensors[v] for v in self.residuals])
-            lines.append(f"    slab = np.empty({total}, uint8)")
-            for at, v, text in zip(where, self.residuals, saved, strict=True):
-                lines.append(f"    slab[{at} : {at + tensors[v].nbytes}] = memory(np.ascontiguousarray({text}))")
-            results.append("slab")
-        lines.append(f"    return ({''.join(f'{r}, ' for r in results)})")
-        module.put(name, "\n".join([*lines, ""]))
+        module.put(name, _text_of(self, name, _OfModule(self, module, name)))
 
     def describe(self) -> str:
         """Segments and the host steps between them."""
@@ -216,13 +150,133 @@ def _named(value: int) -> str:
     return f"v{value}"
 
 
-def _text(operand: Operand) -> str:
-    return _named(operand) if isinstance(operand, int) else repr(operand.value) if isinstance(operand, Literal) else "None"
+def _listed(names: Iterable[str]) -> str:
+    """Names, or other expressions, as the elements of a tuple, or as targets."""
+    return "".join([f"{name}, " for name in names])
 
 
-def _seen(module: Module, memory: str, aval: Aval) -> str:
-    """An array over bytes."""
-    return f"{memory}.view({module.dtype(aval.dtype)}).reshape({aval.shape})"
+def _text_of(program: HostProgram, name: str, names: _Here | _OfModule) -> str:
+    """The function that runs a program.  A segment returns the tuple of its outputs or the number of an exit."""
+    graph, avals = program.graph, program.graph.avals
+    tensors: dict[int, Aval] = {v: aval for v, aval in avals.items() if isinstance(aval, Aval)}
+    lines = names.head()
+    slab_avals = [tensors[v] for v in program.slab_inputs]
+    for v, at, aval in zip(program.slab_inputs, offsets(slab_avals)[0], slab_avals, strict=True):
+        lines.append(f"{_named(v)} = slab[{at} : {at + aval.nbytes}].view({names.dtype(aval.dtype)}).reshape({aval.shape})")
+    lines += [f"before_{_named(v)} = {_named(v)}.copy()" for v in program.overwritten]
+    for k, (segment, host) in enumerate(zip(program.segments, program.host_steps, strict=True)):
+        if segment.program is not None:
+            lines += [f"found = {names.segment(k, segment)}", "if isinstance(found, int):", "    return found"]
+            lines += [f"{_listed(map(_named, segment.outputs))}= found"] if segment.outputs else []
+        for node in host:
+            lines += names.host_step(node, list(map(names.operand, node.operands)))
+    lines += [f"{_named(v)} = {_named(v)}.copy()" for v in graph.constants if v in graph.outputs]  # the caller's own
+    count = len(graph.outputs) - len(program.residuals)
+    results = [names.operand(o) for o in graph.outputs[:count]]
+    if program.residuals:
+        saved = [f"before_{_named(v)}" if v in program.overwritten else _named(v) for v in program.residuals]
+        where, total = offsets([tensors[v] for v in program.residuals])
+        lines.append(f"slab = np.empty({total}, np.uint8)")
+        for at, v, text in zip(where, program.residuals, saved, strict=True):
+            lines.append(f"slab[{at} : {at + tensors[v].nbytes}] = np.ascontiguousarray({text}).reshape(-1).view(np.uint8)")
+        results.append("slab")
+    lines.append(f"return ({_listed(results)})")
+    return "\n    ".join([f"def {name}({', '.join(names.parameters)}):", *lines]) + "\n"
+
+
+class _Here:
+    """What the function calls that runs a program in this process.  scope: the function's globals."""
+
+    parameters = ("arrays", "scalars")
+
+    def __init__(self, program: HostProgram) -> None:
+        self._program = program
+        self.scope: dict[str, Any] = {"np": np}
+
+    def head(self) -> list[str]:
+        program = self._program
+        self.scope.update({f"constant_{_named(v)}": np.asarray(array) for v, array in program.graph.constants.items()})
+        tensors, numbers = [_named(v) for v in program.tensors], [_named(v) for v in program.scalars]
+        tensors += ["slab"] * bool(program.slab_inputs)
+        return [
+            f"{_listed(tensors)}*_ = arrays",
+            *[f"{_listed(numbers)}= scalars"] * bool(numbers),
+            *[f"{_named(v)} = constant_{_named(v)}" for v in program.graph.constants],
+        ]
+
+    def _in_scope(self, value: Any) -> str:
+        name = f"value{len(self.scope)}"
+        self.scope[name] = value
+        return name
+
+    def dtype(self, dtype: DType) -> str:
+        return self._in_scope(dtype.numpy)
+
+    def operand(self, operand: Operand) -> str:
+        return _named(operand) if isinstance(operand, int) else self._in_scope(None if operand is None else operand.value)
+
+    def segment(self, k: int, segment: _Segment) -> str:
+        tensors, numbers = (_listed(map(_named, of)) for of in (segment.tensors, segment.scalars))
+        return f"{self._in_scope(segment.program.run)}(({tensors}), ({numbers}))"
+
+    def host_step(self, node: Node, operands: list[str]) -> list[str]:
+        step = self._in_scope(_HostStep(node, self._program).run)
+        outputs = _listed(map(_named, node.outputs))
+        lines = [f"found = {step}({', '.join(operands)})", "if isinstance(found, int):", "    return found"]
+        return [*lines, f"{outputs}= found"] if outputs else lines
+
+
+class _HostStep:
+    """A host step of a program that runs in this process."""
+
+    __slots__ = ("_node", "_program", "_types")
+
+    def __init__(self, node: Node, program: HostProgram) -> None:
+        avals = program.graph.avals
+        self._node, self._program = PreparedNode.of(node, avals), program
+        self._types = [avals[v].dtype.numpy for v in node.outputs]  # type: ignore[union-attr]
+
+    def run(self, *operands: Any) -> list[Any] | int:
+        """The outputs, which nobody else has; the exit's number if the step does not go on as it was recorded."""
+        try:
+            arrays = self._node.arrays(operands)
+        except NodeFailed as failure:
+            return exit_number(self._program.codes, failure, self._program.raises)
+        return [np.array(array, dtype, order="C", copy=True) for array, dtype in zip(arrays, self._types, strict=True)]
+
+
+class _OfModule:
+    """What the function calls that runs a program in the printed module."""
+
+    def __init__(self, program: HostProgram, module: Module, name: str) -> None:
+        self._program, self._module, self._name = program, module, name
+        self.parameters = [*map(_named, program.tensors), *["slab"] * bool(program.slab_inputs), *map(_named, program.scalars)]
+
+    def head(self) -> list[str]:
+        lines = []
+        for v, array in self._program.graph.constants.items():
+            name, dtype = f"{self._name}_{_named(v)}", self.dtype(self._program.graph.avals[v].dtype)  # type: ignore[union-attr]
+            self._module.constant(name, array)
+            lines.append(f"{_named(v)} = {name}.view({dtype}).reshape({np.shape(array)})")
+        return lines
+
+    def dtype(self, dtype: DType) -> str:
+        return self._module.dtype(dtype)
+
+    def operand(self, operand: Operand) -> str:
+        return _named(operand) if isinstance(operand, int) else repr(operand.value) if isinstance(operand, Literal) else "None"
+
+    def segment(self, k: int, segment: _Segment) -> str:
+        segment.program.print(self._module, f"{self._name}_part{k}")
+        return f"{self._name}_part{k}({', '.join(map(_named, (*segment.tensors, *segment.scalars)))})"
+
+    def host_step(self, node: Node, operands: list[str]) -> list[str]:
+        operands = [*operands, *[f"{n}={value!r}" for n, value in node.attrs.items()]]
+        call, avals = f"{self._module.host(node)}({', '.join(operands)})", self._program.graph.avals
+        return [
+            f"{_listed(map(_named, node.outputs))}= {call if node.op.multiple else f'({call},)'}",
+            *[f"{_named(v)} = np.array({_named(v)}, {self.dtype(avals[v].dtype)}, order='C')" for v in node.outputs],  # type: ignore[union-attr]
+        ]
 
 
 class _Advance(NamedTuple):
@@ -273,12 +327,6 @@ def _moved(array: Any, count: int) -> Any:
 def _move_back(array: Any, state: Any, count: int) -> None:
     if array[1] == (state[1:] + count)[0]:
         array[1:] -= count
-
-
-def _read(known: Mapping[int, Any], operand: Operand) -> Any:
-    if isinstance(operand, int):
-        return known[operand]
-    return operand.value if isinstance(operand, Literal) else None
 
 
 def _stages(graph: Graph) -> list[tuple[list[Node], list[Node]]]:

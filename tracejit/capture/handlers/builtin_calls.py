@@ -107,6 +107,8 @@ class BuiltinCallHandlers(Handlers):
             if function.__name__ == "__call__" and type(owner).__call__ is function.__objclass__.__call__:
                 return recorder.calls.call(owner, arguments, keywords)
             return self._call_descriptor(getattr(function.__objclass__, function.__name__), (owner, *arguments), keywords)
+        if getattr(function, "__module__", None) == math.__name__:
+            arguments = tuple(map(recorder.extracted_numbers.as_python_number, arguments))
         if not keywords and arguments and any(map(is_symbolic, arguments)) and not any(map(recorder.arrays.is_array, arguments)):
             computed = recorder.number_calls.computed_number(function, arguments)
             if computed is not None:

@@ -495,12 +495,13 @@ class CallHandlers(Handlers):
         return recorder.read(result, expression, called=f"{function.__name__}()", symbolic=True)
 
     def for_library(self, value: Any) -> Any:
-        """`value` as an argument of a function of the library.  Symbolic numbers are kept; symbolic truth values, NumPy scalars
-        and containers with numbers become plain values, guarded."""
+        """`value` as an argument of a function of the library.  Symbolic numbers are kept, NumPy's as Python's, which functions take
+        for the same; symbolic truth values and containers with numbers become plain values, guarded."""
         if type(value) is Tensor or type(value) in PRIMITIVE_TYPES:
             return value
         recorder = self.recorder
         value = recorder.sizes.for_library(as_text(value))
+        value = recorder.extracted_numbers.as_python_number(value)
         is_number = is_symbolic(value) and not is_symbolic_bool(value) and not recorder.arrays.is_array(value)
         return value if is_number else recorder.contents.concretise_contents(value)
 

@@ -31,7 +31,7 @@ from tracejit.capture.handlers.in_program import CHOOSING, TO_INTEGERS, WORD
 from tracejit.capture.handlers.post_program import Access, PostProgramValue, is_deferred_call_result, is_post_program
 from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.handlers.symbols import SymbolicNumber, concretise, is_symbolic
-from tracejit.capture.policies import SPECIAL_NAMES
+from tracejit.capture.policies import NUMPY_NUMBERS, SPECIAL_NAMES
 from tracejit.capture.recording.journal import Topic
 from tracejit.core.dtypes import FROM_NUMPY, bool_
 from tracejit.core.numbers import plain_number
@@ -514,6 +514,10 @@ class ExtractedNumberHandlers(Handlers):
     def _decide(self, op: Any, operands: tuple[Any, ...]) -> None:
         """Add a predicate to the program, and an exit for the case that it has another outcome than in this run."""
         self.recorder.interpreter.take(self.recorder.interpreter.bind(op, operands, {}))
+
+    def as_python_number(self, value: Any) -> Any:
+        """A number of NumPy's as one of Python's, for functions that take them for the same; other values unchanged."""
+        return self.for_tensor_work(value) if is_post_program(value) and type(value._value) in NUMPY_NUMBERS else value
 
     def for_tensor_work(self, number: Any) -> Any:
         """A post-program number as an operand of a tensor operation.  If it depends on clocks, or on numbers from outside alone,

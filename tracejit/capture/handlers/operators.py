@@ -142,6 +142,7 @@ class OperatorHandlers(Handlers):
 
     def _binary_of_tensors(self, symbol: str, left: Any, right: Any, in_place: bool) -> Any:
         """By the methods of Tensor, unless methods of the program take part."""
+        left, right = map(self.recorder.extracted_numbers.as_python_number, (left, right))
         has_array = is_a(right, np.ndarray) or (is_a(left, np.ndarray) and not in_place)
         if has_array and not (symbol == "@" and _differ(left, right)):  # NumPy's `@` promotes dtypes, the library's does not
             arrays = self.recorder.arrays

@@ -70,6 +70,7 @@ from tracejit.capture.handlers.type_calls import TypeCallHandlers
 from tracejit.capture.policies import (
     C_CALLABLES,
     IDENTITY_TYPES,
+    NUMPY_NUMBERS,
     PRIMITIVE_TYPES,
     bound_to,
     builtin_base,
@@ -484,6 +485,8 @@ class Recorder(Origins):
             truths = self.facts.has_varied(called, value, user_line())
         if symbolic and (cls is int or cls is float or (truths and cls is bool)) and value == value:
             return self._read_number(value, expression, called)
+        if symbolic and cls in NUMPY_NUMBERS and value == value:
+            return self._read_numpy_number(value, expression, called)
         if cls in PRIMITIVE_TYPES or is_a(value, np.generic):
             self.guard_value(value, expression)
             self.facts.note("value", called or cls.__name__, shown(value), user_line())
@@ -548,6 +551,14 @@ class Recorder(Origins):
         if position is not None and self.integers[position] is None and type(value) is int:
             self.integers[position] = number
             self.sizes.begin_number(position, number)
+        return number
+
+    def _read_numpy_number(self, value: np.generic, expression: Expr, called: str) -> SymbolicNumber:
+        """The same for a number of NumPy's, as iterating over an array gives one."""
+        variable = self.define(expression)
+        self.facts.note("type", called or "a number", type(value).__name__)
+        self.miss_if(variable.type().is_not(self.constant(type(value))))
+        number = self._symbolic[expression] = self.arrays.prologue_scalar(variable, value)
         return number
 
     def await_integers(self, positions: Sequence[str]) -> None:

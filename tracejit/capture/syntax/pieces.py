@@ -35,7 +35,14 @@ from typing import Any, Final, TypeGuard
 from tracejit.capture.syntax.convert import compiled_as
 from tracejit.capture.syntax.locate import FunctionNode, Located, NotConvertible, declare, locate
 from tracejit.capture.syntax.loops import PlainIf
-from tracejit.capture.syntax.scopes import LOOKING_AT_VARIABLES, bound_names, declared_names, names_read_by, names_stored_by
+from tracejit.capture.syntax.scopes import (
+    COMPREHENSIONS,
+    LOOKING_AT_VARIABLES,
+    bound_names,
+    declared_names,
+    names_read_by,
+    names_stored_by,
+)
 from tracejit.capture.syntax.tree_walk import children, walk
 
 __all__ = [
@@ -364,6 +371,9 @@ class Outliner:
         while pending:
             part = pending.pop()
             if id(part) in inside:
+                continue
+            if isinstance(part, COMPREHENSIONS):  # whose own variables are others
+                names |= names_read_by(part)
                 continue
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load | ast.Del):
                 names.add(part.id)

@@ -10,9 +10,17 @@ from typing import Final
 from tracejit.capture.syntax.locate import SCOPES, FunctionNode
 from tracejit.capture.syntax.tree_walk import children, walk
 
-__all__ = ["LOOKING_AT_VARIABLES", "bound_names", "declared_names", "gathered_names", "names_read_by", "names_stored_by"]
+__all__ = [
+    "COMPREHENSIONS",
+    "LOOKING_AT_VARIABLES",
+    "bound_names",
+    "declared_names",
+    "gathered_names",
+    "names_read_by",
+    "names_stored_by",
+]
 
-_COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _NAMING: Final = (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
 LOOKING_AT_VARIABLES: Final = frozenset({"locals", "vars", "dir", "eval", "exec"})
@@ -67,7 +75,7 @@ def names_stored_by(parts: Iterable[ast.AST]) -> set[str]:
         if isinstance(part, SCOPES):
             body = {*map(id, part.body if isinstance(part.body, list) else [part.body])}
             inside = [child for child in inside if id(child) not in body]
-        inner = inner or isinstance(part, _COMPREHENSIONS)
+        inner = inner or isinstance(part, COMPREHENSIONS)
         for child in inside:
             search(child, inner)
 
@@ -83,7 +91,7 @@ def names_read_by(part: ast.AST) -> set[str]:
     names = set().union(*map(names_read_by, children(part)))
     if isinstance(part, FunctionNode):
         return names - (bound_names(part) - set().union(*declared_names(part)))
-    if isinstance(part, _COMPREHENSIONS):
+    if isinstance(part, COMPREHENSIONS):
         own = {x.id for loop in part.generators for x in walk(loop.target) if isinstance(x, ast.Name)}
         return (names - own) | names_read_by(part.generators[0].iter)  # which is evaluated outside
     return names

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from tracejit.ops.declare import FLOAT, ON_HOST, elementwise
+from tracejit.ops.declare import FLOAT, elementwise
 from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.elementwise.mathematics import sign
 from tracejit.ops.samples import unary
@@ -20,7 +20,7 @@ def _evaluated(function: Any, x: Any) -> Any:
     return np.asarray(function(x)).astype(x.dtype)
 
 
-@elementwise(ON_HOST, promotion=FLOAT, samples=unary())
+@elementwise(lambda b, x: b.scipy("i0", x), promotion=FLOAT, samples=unary())
 def i0(x: Any) -> Any:
     """Elementwise modified Bessel function of the first kind, of order 0."""
     return _evaluated(scipy.special.i0, x)
@@ -31,7 +31,7 @@ def _(c: Any, g: Any) -> Any:
     return g * i1.of(c.inputs[0])
 
 
-@elementwise(ON_HOST, promotion=FLOAT, samples=unary())
+@elementwise(lambda b, x: b.scipy("i0e", x), promotion=FLOAT, samples=unary())
 def i0e(x: Any) -> Any:
     """Elementwise exp(-|x|) * i0(x)."""
     return _evaluated(scipy.special.i0e, x)
@@ -43,7 +43,7 @@ def _(c: Any, g: Any) -> Any:
     return g * (i1e.of(x) - sign.of(x) * out)
 
 
-@elementwise(ON_HOST, promotion=FLOAT, samples=unary(0.2, 2.0))
+@elementwise(lambda b, x: b.scipy("i1", x), promotion=FLOAT, samples=unary(0.2, 2.0))
 def i1(x: Any) -> Any:
     """Elementwise modified Bessel function of the first kind, of order 1."""
     return _evaluated(scipy.special.i1, x)
@@ -55,7 +55,7 @@ def _(c: Any, g: Any) -> Any:
     return g * where.of(x == 0, 0.5, i0.of(x) - out / where.of(x == 0, 1.0, x))
 
 
-@elementwise(ON_HOST, promotion=FLOAT, samples=unary(0.2, 2.0))
+@elementwise(lambda b, x: b.scipy("i1e", x), promotion=FLOAT, samples=unary(0.2, 2.0))
 def i1e(x: Any) -> Any:
     """Elementwise exp(-|x|) * i1(x)."""
     return _evaluated(scipy.special.i1e, x)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import scipy
 
+from tracejit.core.dtypes import float64
 from tracejit.ops.creation import tensors_in_place_of_numbers
-from tracejit.ops.declare import FLOAT, ON_HOST, elementwise
+from tracejit.ops.declare import FLOAT, elementwise
 from tracejit.ops.elementwise.mathematics import exp, log
 from tracejit.ops.elementwise.special import TWO_OVER_SQRT_PI, digamma, lgamma, polygamma
 from tracejit.ops.samples import cases, floats, unary
@@ -32,7 +36,7 @@ def _evaluated(function: Any, *operands: Any) -> Any:
     return np.asarray(function(*arrays)).astype(np.result_type(*arrays))
 
 
-@elementwise(ON_HOST, promotion=FLOAT, samples=unary())
+@elementwise(lambda b, x: b.scipy("erfcx", x), promotion=FLOAT, samples=unary())
 def erfcx(x: Any) -> Any:
     """Elementwise exp(x**2) * erfc(x)."""
     return _evaluated(scipy.special.erfcx, x)
@@ -44,7 +48,7 @@ def _(c: Any, g: Any) -> Any:
     return g * (x * out * 2.0 - TWO_OVER_SQRT_PI)
 
 
-@elementwise(ON_HOST, promotion=FLOAT, samples=unary(0.1, 0.9))
+@elementwise(lambda b, x: b.scipy("ndtri", x), promotion=FLOAT, samples=unary(0.1, 0.9))
 def ndtri(x: Any) -> Any:
     """Elementwise quantile of the standard normal distribution."""
     return _evaluated(scipy.special.ndtri, x)
@@ -56,7 +60,7 @@ def _(c: Any, g: Any) -> Any:
     return g * (exp.of(out * out * 0.5) * SQRT_TWO_PI)
 
 
-@elementwise(ON_HOST, promotion=FLOAT, samples=unary())
+@elementwise(lambda b, x: b.scipy("log_ndtr", x), promotion=FLOAT, samples=unary())
 def log_ndtr(x: Any) -> Any:
     """Elementwise logarithm of the distribution function of the standard normal distribution."""
     return _evaluated(scipy.special.log_ndtr, x)
@@ -73,7 +77,7 @@ def _density(a: Any, x: Any) -> Any:
     return exp.of((a - 1.0) * log.of(x) - x - lgamma.of(a))
 
 
-@elementwise(ON_HOST, promotion=FLOAT, samples=cases(*_PAIRS))
+@elementwise(lambda b, a, x: b.scipy("gammainc", a, x), promotion=FLOAT, samples=cases(*_PAIRS))
 def gammainc(a: Any, x: Any) -> Any:
     """Elementwise regularised lower incomplete gamma function: the distribution function of the gamma distribution of shape `a`
     at `x`."""
@@ -86,7 +90,7 @@ def _(c: Any, g: Any) -> Any:
     return g * gammainc_slope.of(a, x, order=1) if c.needs[0] else None, g * _density(a, x) if c.needs[1] else None
 
 
-@elementwise(ON_HOST, promotion=FLOAT, samples=cases(*_PAIRS))
+@elementwise(lambda b, a, x: b.scipy("gammaincc", a, x), promotion=FLOAT, samples=cases(*_PAIRS))
 def gammaincc(a: Any, x: Any) -> Any:
     """Elementwise 1 - gammainc(a, x), accurate where that is near 1."""
     return _evaluated(scipy.special.gammaincc, a, x)
@@ -106,7 +110,23 @@ _DIFFERENCES = {
 }
 
 
-@elementwise(ON_HOST, promotion=FLOAT, samples=cases(*_PAIRS, order=1))
+def _difference(weights: Sequence[float], value: Callable[[int], Any]) -> Any:
+    return functools.reduce(operator.add, [w * value(k) for k, w in zip(range(-3, 4), weights, strict=True) if w])
+
+
+def _slope_expression(b: Any, a: Any, x: Any, order: int = 1) -> Any:
+    """gammainc_slope, in float64."""
+    weights, share = _DIFFERENCES[order]
+    wide_a, wide_x = b.cast(a, float64), b.cast(x, float64)
+    h = share * wide_a
+
+    def slope(tail: str) -> Any:
+        return _difference(weights, lambda k: b.scipy(tail, wide_a + k * h, wide_x)) / math.prod([h] * (order - 1), start=h)
+
+    return b.cast(b.select(b.lt(wide_x, wide_a), slope("gammainc"), -slope("gammaincc")), a.dtype)
+
+
+@elementwise(_slope_expression, promotion=FLOAT, samples=cases(*_PAIRS, order=1))
 def gammainc_slope(a: Any, x: Any, order: int = 1) -> Any:
     """Elementwise derivative of gammainc(a, x) by `a`, once to three times: central differences of fourth order, of the smaller
     tail."""
@@ -115,7 +135,7 @@ def gammainc_slope(a: Any, x: Any, order: int = 1) -> Any:
     h = share * a64
 
     def slope(tail: Any) -> Any:
-        return sum(w * tail(a64 + k * h, x64) for k, w in zip(range(-3, 4), weights, strict=True) if w) / h**order
+        return _difference(weights, lambda k: tail(a64 + k * h, x64)) / math.prod([h] * (order - 1), start=h)
 
     out = np.where(x64 < a64, slope(scipy.special.gammainc), -slope(scipy.special.gammaincc))
     return out.astype(np.result_type(np.asarray(a), np.asarray(x)))
@@ -135,7 +155,7 @@ def _(c: Any, g: Any) -> Any:
     return by_a, g * _density(a, x) * factor
 
 
-@elementwise(ON_HOST, promotion=FLOAT, samples=cases(*_SHARES))
+@elementwise(lambda b, a, u: b.scipy("gammaincinv", a, u), promotion=FLOAT, samples=cases(*_SHARES))
 def gamma_quantile(a: Any, u: Any) -> Any:
     """Elementwise inverse of gammainc(a, .): the number below which a share `u` of the gamma distribution of shape `a` lies."""
     a64, u64 = (np.asarray(v, np.float64) for v in (a, u))

@@ -18,7 +18,7 @@ from tracejit.ops.samples import cases, floats, unary
 __all__ = ["FUNCTIONS", "POLYNOMIALS", "zeta"]
 
 
-def _number(name: str, function: Callable[[Any], Any], doc: str) -> Op:
+def _number(name: str, function: Callable[[Any], Any], doc: str, lowering: Callable[..., Any] | None = ON_HOST) -> Op:
     """A primitive of one number."""
 
     def body(x: Any) -> Any:
@@ -26,7 +26,12 @@ def _number(name: str, function: Callable[[Any], Any], doc: str) -> Op:
         return np.asarray(function(x)).astype(x.dtype)
 
     body.__doc__ = doc
-    return without_derivative(elementwise(ON_HOST, name=name, promotion=FLOAT, samples=unary(0.2, 3.0))(body))
+    return without_derivative(elementwise(lowering, name=name, promotion=FLOAT, samples=unary(0.2, 3.0))(body))
+
+
+def _of_scipy(name: str, function: str, doc: str) -> Op:
+    """A primitive of one number by the name of SciPy's function, which machine code calls, too."""
+    return _number(name, lambda x: getattr(scipy.special, function)(x), doc, lambda b, x: b.scipy(function, x))
 
 
 def _polynomial(name: str, function: Callable[[Any, Any], Any], doc: str) -> Op:
@@ -47,22 +52,14 @@ FUNCTIONS: Final = {
     op.name: op
     for op in (
         _number("airy_ai", lambda x: scipy.special.airy(x)[0], "Elementwise Airy function Ai."),
-        _number("bessel_j0", lambda x: scipy.special.j0(x), "Elementwise Bessel function of the first kind, of order 0."),
-        _number("bessel_j1", lambda x: scipy.special.j1(x), "Elementwise Bessel function of the first kind, of order 1."),
-        _number("bessel_y0", lambda x: scipy.special.y0(x), "Elementwise Bessel function of the second kind, of order 0."),
-        _number("bessel_y1", lambda x: scipy.special.y1(x), "Elementwise Bessel function of the second kind, of order 1."),
-        _number(
-            "modified_bessel_k0",
-            lambda x: scipy.special.k0(x),
-            "Elementwise modified Bessel function of the second kind, of order 0.",
-        ),
-        _number(
-            "modified_bessel_k1",
-            lambda x: scipy.special.k1(x),
-            "Elementwise modified Bessel function of the second kind, of order 1.",
-        ),
-        _number("scaled_modified_bessel_k0", lambda x: scipy.special.k0e(x), "Elementwise exp(x) * modified_bessel_k0(x)."),
-        _number("scaled_modified_bessel_k1", lambda x: scipy.special.k1e(x), "Elementwise exp(x) * modified_bessel_k1(x)."),
+        _of_scipy("bessel_j0", "j0", "Elementwise Bessel function of the first kind, of order 0."),
+        _of_scipy("bessel_j1", "j1", "Elementwise Bessel function of the first kind, of order 1."),
+        _of_scipy("bessel_y0", "y0", "Elementwise Bessel function of the second kind, of order 0."),
+        _of_scipy("bessel_y1", "y1", "Elementwise Bessel function of the second kind, of order 1."),
+        _of_scipy("modified_bessel_k0", "k0", "Elementwise modified Bessel function of the second kind, of order 0."),
+        _of_scipy("modified_bessel_k1", "k1", "Elementwise modified Bessel function of the second kind, of order 1."),
+        _of_scipy("scaled_modified_bessel_k0", "k0e", "Elementwise exp(x) * modified_bessel_k0(x)."),
+        _of_scipy("scaled_modified_bessel_k1", "k1e", "Elementwise exp(x) * modified_bessel_k1(x)."),
         _number("spherical_bessel_j0", lambda x: scipy.special.spherical_jn(0, x), "Elementwise sin(x) / x, 1 at 0."),
     )
 }

@@ -43,7 +43,7 @@ def _(c: Any, g: Any) -> Any:
     return g * (exp.of(-x * x) * -TWO_OVER_SQRT_PI)
 
 
-@elementwise(ON_HOST, promotion=FLOAT, samples=unary(-0.9, 0.9))
+@elementwise(lambda b, x: b.scipy("erfinv", x), promotion=FLOAT, samples=unary(-0.9, 0.9))
 def erfinv(x: Any) -> Any:
     """Elementwise inverse of the error function; infinite at -1 and 1, NaN outside."""
     return scipy.special.erfinv(x)
@@ -67,7 +67,11 @@ def _(c: Any, g: Any) -> Any:
     return g * digamma.of(c.inputs[0])
 
 
-@elementwise(ON_HOST, promotion=FLOAT, samples=unary(0.3, 4.0))
+def _digamma_expression(b: Any, x: Any) -> Any:
+    return b.select(b.eq(x, 0), b.copysign(b.const(math.inf, x.dtype), -x), b.scipy("psi", x))
+
+
+@elementwise(_digamma_expression, promotion=FLOAT, samples=unary(0.3, 4.0))
 def digamma(x: Any) -> Any:
     """Elementwise derivative of lgamma; NaN at negative integers, an infinity at 0 with the sign opposite to the zero's."""
     x = np.asarray(x)
