@@ -190,13 +190,24 @@ def calls(
     return len(found) < product(steps), found
 
 
+class _Plan(NamedTuple):
+    """Calls with the addresses of their words, which `words` owns; clears: whether all of what is made is 0 before."""
+
+    clears: bool
+    calls: list[tuple[str, int, int]]
+    words: list[Any]
+
+
 @lru_cache(maxsize=1024)
-def _arrays_of(
+def _plan(
     routine: str, shapes: tuple[Shape, Shape, Shape], strides: tuple[Shape, Shape, Shape], geometry: Geometry
-) -> tuple[bool, list[tuple[str, int, Any]]]:
-    """The calls with their words as arrays."""
+) -> _Plan | None:
+    """The calls that compute a routine of arrays of these shapes and strides; None where kernels do not."""
+    if any(0 in shape for shape in shapes) or not _fits(shapes):
+        return None
     clears, found = calls(routine, shapes, strides, geometry)
-    return clears, [(kernel, offset, np.array(words, np.int64)) for kernel, offset, words in found]
+    words = [np.array(call.words, np.int64) for call in found]
+    return _Plan(clears, [(call.kernel, call.offset, own.ctypes.data) for call, own in zip(found, words, strict=True)], words)
 
 
 def is_readable(shape: Shape, strides: Shape) -> bool:
@@ -217,25 +228,19 @@ def _readable(x: Any) -> Any:
 def computed(routine: str, shapes: tuple[Shape, Shape, Shape], first: Any, second: Any, geometry: Geometry) -> Any:
     """The array that a routine makes of two others, of one dtype: of (input, weight) by "forward", of (gradient of the results, weight) by
     "input", of (gradient of the results, input) by "weight"; None where there are no kernels for it."""
-    kernels = _kernels_of_process()
-    dtype = first.dtype
-    if (
-        kernels is None
-        or dtype.char not in "fd"
-        or second.dtype != dtype
-        or any(0 in shape for shape in shapes)
-        or not _fits(shapes)
-    ):
+    kernels, dtype = _kernels_of_process(), first.dtype
+    if kernels is None or dtype.char not in "fd" or second.dtype != dtype:
         return None
-    size = dtype.itemsize
-    made = shapes[_PLACES[routine][2]]
     first = _readable(first)
     second = np.ascontiguousarray(second) if _PLACES[routine][1] == 1 else _readable(second)
+    made = shapes[_PLACES[routine][2]]
     strides = arranged(routine, element_strides(first), element_strides(second), contiguous(made))
-    clears, found = _arrays_of(routine, shapes, strides, geometry)
-    out = (np.zeros if clears else np.empty)(made, dtype)
+    plan = _plan(routine, shapes, strides, geometry)
+    if plan is None:
+        return None
+    out = (np.zeros if plan.clears else np.empty)(made, dtype)
     left, source = (first, second) if routine == "weight" else (second, first)
     a, b, c = left.ctypes.data, source.ctypes.data, out.ctypes.data
-    for kernel, offset, words in found:
-        kernels.run(kernel, dtype, a, b, c + offset * size, words.ctypes.data)
+    for kernel, offset, words in plan.calls:
+        kernels.run(kernel, dtype, a, b, c + offset * dtype.itemsize, words)
     return out
