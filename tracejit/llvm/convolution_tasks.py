@@ -156,7 +156,9 @@ def _sizes_of_product(f: WindowText) -> dict[str, str]:
 
 def _sizes_of_weight(f: WindowText) -> dict[str, str]:
     w = f.words("rows", "channels", "taps")
-    row = f.most(f.op(f"udiv i64 {packed.BLOCK}, {w['taps']}"), 1)
+    most = f.most(f.op(f"udiv i64 {packed.BLOCK}, {w['taps']}"), 1)
+    many = f.op(f"icmp uge i64 {most}, {f.lanes}")  # then parts of dW begin where vectors do, if it has rows of whole vectors
+    row = f.either(many, "i64", f.op(f"and i64 {most}, {-f.lanes}"), most)
     down = f.mul(f.up(w["channels"], row), f.up(w["taps"], packed.BLOCK))
     own = {"down": down, "across": f.up(w["rows"], f.group), "row": row, "column": str(f.group), "direct": "0"}
     return {**own, "times": f.word("groups")}
