@@ -159,7 +159,7 @@ def calls(
         return (
             groups, m, k, len(own_taps), images, product(tuple(count)), *_three(count, 1), *_three(step, 1), *_three(size, 1),
             k * source[1], source[0], source[1], *_three(source[2:], 0), left, row, channel,
-            m * target[1], target[0], target[1], *_three(of, 0), *[n for tap in own_taps for n in tap],
+            m * target[1], target[0], target[1], *_three(of, product(tuple(count))), *[n for tap in own_taps for n in tap],
         )  # fmt: skip
 
     if routine != "input":
