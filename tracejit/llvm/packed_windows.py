@@ -311,7 +311,8 @@ def _stretches(f: WindowText, longest: int, body: Callable[[str, str, str, str],
 
 
 def product_task(f: WindowText, name: str, *, one: str, names: dict[str, str]) -> str:
-    """Rows from %row on, of columns from %column on, of a group.  a, b, c: left operand, source and target of the group."""
+    """Rows from %row on, of columns from %column on, of a group.  a, b, c: left operand, source and target of the group;
+    direct: whether the columns of an image lie side by side in the target."""
     panel, block, part, columns = memory_of(f)
     w = f.words("positions", "taps", "source.image", "source.channel", "left.row", "left.channel", "target.image", "target.row")
     taps = f.at("%words", 8 * len(WORDS))
@@ -320,11 +321,17 @@ def product_task(f: WindowText, name: str, *, one: str, names: dict[str, str]) -
     source = f.element("%b", f.mul(image, w["source.image"]))
     target = f.element("%c", f.op(f"add i64 {f.mul(image, w['target.image'])}, {f.mul('%row', w['target.row'])}"))
     at = f.op(f"urem i64 %column, {w['positions']}")
-    direct = f.op("icmp ne i64 %direct, 0")
-    # a target whose columns lie side by side, and whose panels are each within an image, is added to where it is
-    line = f.either(direct, "i64", f.mul(w["target.row"], f.size), str(LINE))
+    beside = f.op("icmp ne i64 %direct, 0")
     left = f.element("%a", f.mul("%row", w["left.row"]))
     channel = f.mul(w["source.channel"], f.size)
+
+    def place(j: str, count: str) -> tuple[str, str]:
+        """(whether the panel of column j is added up in the target, being within an image whose columns lie side by side, where there)."""
+        last = f.add(at, j)
+        inside = f.op(f"urem i64 {last}, {w['positions']}")
+        fits = f.op(f"icmp sle i64 {f.add(inside, count)}, {w['positions']}")
+        beyond = f.mul(f.op(f"udiv i64 {last}, {w['positions']}"), w["target.image"])
+        return f.op(f"and i1 {beside}, {fits}"), f.element(target, f.add(beyond, inside))
 
     def stretch(c: str, channels: str, t: str, few: str) -> None:
         tap = f.at(taps, f.mul(t, 8 * len(TAP)))
@@ -341,11 +348,9 @@ def product_task(f: WindowText, name: str, *, one: str, names: dict[str, str]) -
             step = f.mul(vectors, f.lanes * f.size)
             f.void(names["windows"], ("ptr", "%words"), ("ptr", own), ("i64", channel), ("i64", channels), ("ptr", tap), ("i64", few),
                    ("ptr", f.column(0, columns, j)), ("i64", vectors), ("ptr", panel), ("i64", step))  # fmt: skip
-            last = f.add(at, j)
-            beyond = f.op(f"udiv i64 {last}, {w['positions']}")
-            inside = f.op(f"urem i64 {last}, {w['positions']}")
-            placed = f.element(target, f.add(f.mul(beyond, w["target.image"]), inside))
-            result = f.either(direct, "ptr", placed, f.element(part, j))
+            direct, there = place(j, count)
+            result = f.either(direct, "ptr", there, f.element(part, j))
+            line = f.either(direct, "i64", f.mul(w["target.row"], f.size), str(LINE))
             _multiply(
                 f, names, count, rows="%rows", terms=f.mul(channels, few), a=block, **{"a.row": row, "a.term": str(f.size)},
                 b=panel, **{"b.term": step}, c=result, **{"c.row": line}, alpha=one, beta=beta,
@@ -355,18 +360,16 @@ def product_task(f: WindowText, name: str, *, one: str, names: dict[str, str]) -
 
     _stretches(f, _STRETCH, stretch)
 
-    def give() -> None:
-        f.void(
-            names["give"],
-            ("ptr", "%words"),
-            ("ptr", part),
-            ("i64", "%rows"),
-            ("i64", "%count"),
-            ("ptr", columns),
-            ("ptr", target),
-        )
+    def give(j: str) -> None:
+        count = f.least(f.sub("%count", j), f.wide)
 
-    f.when(direct, lambda: None, give)
+        def panel_of_part() -> None:
+            f.void(names["give"], ("ptr", "%words"), ("ptr", f.element(part, j)), ("i64", "%rows"), ("i64", count),
+                   ("ptr", f.column(0, columns, j)), ("ptr", target))  # fmt: skip
+
+        f.when(place(j, count)[0], lambda: None, panel_of_part)
+
+    f.loop("0", "%count", f.wide, give)
     f.lines.append("ret void")
     given = "ptr %words, ptr %a, ptr %b, ptr %c, i64 %row, i64 %rows, i64 %column, i64 %count, i64 %direct"
     return f.define(f"void @{name}({given}, ptr %scratch)")
