@@ -238,6 +238,16 @@ def test_convolutions_of_other_sizes_need_no_other_machine_code() -> None:
     assert driver.compilations() == before
 
 
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_kernels_are_told_that_the_positions_of_an_image_lie_side_by_side(rank: int) -> None:
+    shapes = (2, 3, *(4, 5, 6)[:rank]), (7, 3, *(1,) * rank), (2, 7, *(4, 5, 6)[:rank])
+    geometry = Geometry((1,) * rank, (0,) * rank, (1,) * rank, 1)
+    (call,) = convolutions.calls("forward", shapes, tuple(map(contiguous, shapes)), geometry)[1]  # type: ignore[arg-type]
+    words = dict(zip(convolutions.WORDS, call.words, strict=False))
+    assert words["target.x"] == 1 and words["target.y"] == words["count.x"]
+    assert words["target.z"] == words["count.y"] * words["count.x"]
+
+
 def test_sizes_that_vary_are_served_with_the_bits_of_exact_ones() -> None:
     (weight,) = arrays(np.float32, 7, (4, 3, 3, 3))
 
