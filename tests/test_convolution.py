@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tracejit as T
+from tracejit.core import convolutions
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import float32
 from tracejit.ops.composites import convolution
@@ -26,6 +29,16 @@ def results(x: Any, weight: Any, bias: Any, **arguments: Any) -> list[Any]:
     out = getattr(F, f"conv{x.ndim - 2}d")(x, weight, bias, **arguments)
     cotangent = T.arange(out.numel(), dtype=T.float64).reshape(out.shape) / 7 - 3
     return [out.detach(), *T.autograd.grad((out * cotangent).sum(), [x, weight, bias])]
+
+
+@contextmanager
+def kernels(wanted: bool) -> Iterator[None]:
+    """With those of the processor, or as on one that has none."""
+    convolutions.are_installed()  # asked once, for good
+    with pytest.MonkeyPatch.context() as patch:
+        if not wanted:
+            patch.setattr(convolutions, "_kernels", None)
+        yield
 
 
 CASES = st.integers(1, 2).flatmap(
@@ -60,7 +73,8 @@ def test_both_layouts_give_the_same_results_and_gradients(case: Any, seed: int) 
 
         convolution._layout_of = layout  # type: ignore[assignment]
         try:
-            found.append(results(x, weight, bias, **arguments))
+            with kernels(False):
+                found.append(results(x, weight, bias, **arguments))
         finally:
             convolution._layout_of = choose
     for one, other in zip(*found, strict=True):
@@ -77,16 +91,18 @@ WIDE = [
 ]
 
 
+@pytest.mark.parametrize("wanted", [True, False])
 @pytest.mark.parametrize(("shape", "kernel", "arguments"), WIDE)
 def test_kernels_as_wide_as_the_input_agree_with_torch_and_with_programs(
-    shape: tuple[int, ...], kernel: tuple[int, ...], arguments: dict[str, Any]
+    shape: tuple[int, ...], kernel: tuple[int, ...], arguments: dict[str, Any], wanted: bool
 ) -> None:
     x, weight, bias = tensors(0, shape, kernel, (kernel[0],))
-    expected = results(x, weight, bias, **arguments)
-    compiled = T.compile(lambda x, weight, bias: results(x, weight, bias, **arguments))
-    for _ in range(3):
-        for one, other in zip(compiled(x, weight, bias), expected, strict=True):
-            np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-11, atol=1e-10)
+    with kernels(wanted):
+        expected = results(x, weight, bias, **arguments)
+        compiled = T.compile(lambda x, weight, bias: results(x, weight, bias, **arguments))
+        for _ in range(3):
+            for one, other in zip(compiled(x, weight, bias), expected, strict=True):
+                np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-11, atol=1e-10)
     torch = pytest.importorskip("torch")
     theirs = [torch.from_numpy(t.detach().numpy()).requires_grad_() for t in (x, weight, bias)]
     out = getattr(torch.nn.functional, f"conv{len(shape) - 2}d")(*theirs, **arguments)

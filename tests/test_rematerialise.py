@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import tracejit
 from benchmarks.network_models import Network, select, step_side
 from tracejit.config import override
+from tracejit.core import convolutions
 from tracejit.lowering import lower, rematerialise
 from tracejit.lowering.rematerialise import NEAR, Work, most_alive, repetitions
 
@@ -137,12 +138,20 @@ def trained(network: Network, saves: bool, monkeypatch: pytest.MonkeyPatch) -> l
         return results
 
 
+@pytest.mark.usefixtures("without_kernels")
 @pytest.mark.parametrize("network", select(["unet", "gpt"]), ids=lambda n: n.name)
 def test_a_training_step_gives_the_same_bits_whatever_is_done_again_or_slice_by_slice(
     network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept, again = (trained(network, saves, monkeypatch) for saves in (False, True))
     assert all(a.tobytes() == b.tobytes() for a, b in zip(kept, again, strict=True))
+
+
+@pytest.fixture
+def without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Convolutions copy windows, as on a processor that has no kernels for them."""
+    convolutions.are_installed()  # asked once, for good
+    monkeypatch.setattr(convolutions, "_kernels", None)
 
 
 CONVOLVED = (4, 16, 48, 48)
@@ -174,6 +183,7 @@ def gradients_of_convolutions() -> tuple[int, str, list[bytes]]:
     return lowered.arena_bytes, "\n".join(lowered.text), [r.numpy().tobytes() for r in results]
 
 
+@pytest.mark.usefixtures("without_kernels")
 def test_windows_of_convolutions_are_made_again_and_of_one_image_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         save_nothing(patch)
@@ -188,6 +198,7 @@ def test_windows_of_convolutions_are_made_again_and_of_one_image_at_a_time(monke
     assert results == expected
 
 
+@pytest.mark.usefixtures("without_kernels")
 @pytest.mark.parametrize("groups", [1, 4], ids=["dense", "grouped"])
 def test_slices_of_strided_and_grouped_convolutions_give_the_same_bits(groups: int, monkeypatch: pytest.MonkeyPatch) -> None:
     nn = tracejit.nn

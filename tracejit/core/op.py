@@ -18,7 +18,8 @@ imports nothing of one:
 - `region`, of one that changes a part of operand 0: the view or gather of that part, whose rule then says where.
 - `nest`: the form of loops that the compiler has a builder for (`lowering/writer.builds`), which kinds REDUCTION (with its `reducer`),
   SCAN (likewise) and CONTRACTION imply.
-- `routine`, of one of kind LAPACK: the function that calls LAPACK for one matrix (`llvm/lapack.py`).
+- `routine`, of one of kind LAPACK: the function that calls LAPACK for one matrix (`llvm/lapack.py`); of a composite: what kernels of
+  convolutions compute at once, where there are some (`core/convolutions.py`).
 
 Without any of these NumPy evaluates it, on the host.
 """

@@ -1,4 +1,5 @@
-"""Nests and programs as LLVM text, compiled, cached, loaded; products by BLAS, systems by LAPACK; the pool of threads.
+"""Nests and programs as LLVM text, compiled, cached, loaded; products and convolutions by kernels
+of its own or by BLAS, systems by LAPACK; the pool of threads.
 
 A nest: nests.py on loops.py, operations.py and reductions.py.  A program: driver.py, one function of a frame's address, or
 several that are called in turn where there are many steps, since LLVM takes more than proportionally long for long functions.

@@ -30,7 +30,7 @@ from tracejit.core.symbolic import SymInt, by_origin, has_symbols, without_symbo
 from tracejit.core.uninterrupted import uninterrupted_result
 from tracejit.cpython import frame_check, interrupted, programs
 from tracejit.cpython.linking import link
-from tracejit.llvm import blas, lapack, operations, products, thread_pool
+from tracejit.llvm import blas, convolution_tasks, convolutions, lapack, operations, products, thread_pool
 from tracejit.llvm.family import SizeVariant
 from tracejit.llvm.host import host_target
 from tracejit.llvm.operations import Code, lane_type
@@ -43,6 +43,7 @@ from tracejit.lowering.exits import STEP
 from tracejit.lowering.likeness import form
 from tracejit.lowering.steps import (
     Address,
+    ConvolutionCall,
     Division,
     GemmCall,
     Integer,
@@ -206,6 +207,8 @@ class _ProgramWriter:
             self._gemm(step)
         elif isinstance(step, LapackCall):
             self._lapack(step)
+        elif isinstance(step, ConvolutionCall):
+            self._convolution(step)
         elif isinstance(step, LoopCall):
             self._loop(step)
         else:
@@ -483,6 +486,15 @@ class _ProgramWriter:
 
         self._batched(step.batch, lane_type(step.dtype), pointers, product)
 
+    def _convolution(self, step: ConvolutionCall) -> None:
+        """The words are words of the table: the code knows no sizes."""
+        code = self.code
+        begin = self.spec.slots + len(self.table)
+        self.table += step.words  # type: ignore[arg-type]  # no slots: what moves are addresses
+        words = code.op(f"getelementptr i64, ptr %frame, i64 {begin}")
+        given = [*[("ptr", self._pointer(a)) for a in (step.a, step.b, step.c)], ("ptr", words)]
+        code.call(convolution_tasks.symbol(step.dtype, step.kernel), "void", *given)
+
     def _lapack(self, step: LapackCall) -> None:
         self.lapack.add((step.routine, step.dtype))
         flags = [("i1", "true" if flag else "false") for flag in step.flags]
@@ -559,6 +571,7 @@ def _imports(writer: _ProgramWriter) -> dict[str, int]:
         if any(blas.routine(letter, name) in writer.declarations for letter in "sd" for name in ("gemm", "gemv", "dot")):
             found |= products.symbols()
     found |= lapack.symbols(writer.lapack)
+    found |= convolutions.symbols(writer.declarations)
     if writer.interruptible:
         found[interrupted.INTERRUPTED], _ = _interrupted()
     if writer.uses_pool:

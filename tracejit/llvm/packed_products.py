@@ -31,7 +31,10 @@ from tracejit.llvm import blas
 from tracejit.llvm.operations import constant, lane_type
 from tracejit.native.text import FunctionText
 
-__all__ = ["helper", "scratch"]
+__all__ = [
+    "BLOCK", "KINDS", "ROWS", "STRETCH", "VECTOR", "VECTORS", "VectorText", "helper", "kinds", "panel_functions", "parameters",
+    "scratch", "transposed",
+]  # fmt: skip
 
 _ROWS: Final = {4: (6, 4, 2, 1), 2: (12, 6, 4, 2, 1), 1: (12, 6, 4, 2, 1)}
 """Rows of a kernel, by its vectors: as many as there are registers for, and what is left in the end."""
@@ -401,7 +404,7 @@ def helper(dtype: DType, lanes: int) -> tuple[str, str, dict[str, str]]:
     row-major matrices and at least one term; its last parameter is the address of memory of its own (`scratch`).
 
     lanes: elements of a vector, a power of 2; there are 32 registers for vectors."""
-    prefix = f"packed_{'s' if dtype is float32 else 'd'}gemm"
+    prefix = _prefix(dtype)
     parts, declarations, names = list[str](), dict[str, str](), dict[str, str]()
 
     def written(write: Callable[..., str], name: str, *given: object) -> str:
@@ -416,3 +419,24 @@ def helper(dtype: DType, lanes: int) -> tuple[str, str, dict[str, str]]:
     for kind in ("straight", "turned"):
         names[kind] = written(_pack, f"{prefix}_{kind}", kind == "turned")
     return written(_product, prefix, constant(1.0, dtype), names), "\n".join(parts), declarations
+
+
+def _prefix(dtype: DType) -> str:
+    """How the names of the functions for a dtype begin."""
+    return f"packed_{'s' if dtype is float32 else 'd'}gemm"
+
+
+def panel_functions(dtype: DType) -> tuple[str, ...]:
+    """The names of the functions that multiply the rows of a block by a panel, and of those that fill panels."""
+    return tuple(f"{_prefix(dtype)}_{kind}" for kind in (*_KINDS, "straight", "turned"))
+
+
+# What packed_windows.py packs for the same kernels.
+ROWS, VECTORS, STRETCH, BLOCK, VECTOR, KINDS = _ROWS, _VECTORS, _STRETCH, _BLOCK, _VECTOR, _KINDS
+VectorText = _Function
+parameters, transposed = _parameters, _transposed
+
+
+def kinds(number: str) -> str:
+    """The types of a kernel's parameters."""
+    return ", ".join(number if kind == "N" else kind for kind, _ in _TILE)

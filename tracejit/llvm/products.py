@@ -41,7 +41,7 @@ from tracejit.llvm.operations import constant, lane_type
 from tracejit.llvm.thread_pool_code import FIELDS, PARALLEL, POOL
 from tracejit.native import machine_code, object_cache
 
-__all__ = ["ENTER", "LEAVE", "hold_symbols", "symbols"]
+__all__ = ["ENTER", "LEAVE", "hold_symbols", "packs", "panel_symbols", "symbols"]
 
 LARGE: Final = 1 << 24
 """Multiplications of a product of matrices that is cut: some 150 us of one thread."""
@@ -428,6 +428,7 @@ def _dot_text(dtype: DType) -> str:
 
 
 _ROUTINES: Final = tuple(blas.routine(letter, name) for name in ("gemm", "gemv", "dot") for letter in "sd")
+_PANELS: Final = tuple(name for dtype in (dtypes.float32, dtypes.float64) for name in packed_products.panel_functions(dtype))
 
 
 def text(packs: bool) -> str:
@@ -451,7 +452,7 @@ declare i64 @{PARALLEL}(ptr, ptr, i64)
 # --- linked
 
 
-def _packs() -> bool:
+def packs() -> bool:
     """Whether this machine has products of its own (on Windows nobody tells where the C library is)."""
     return host_target().bits == 512 and sys.platform != "win32"
 
@@ -467,20 +468,20 @@ def _linked() -> dict[str, int]:
     """Addresses of all functions by name; the code is never unloaded."""
     library = blas.blas()
     assert library.num_threads is not None
-    named = (ENTER, LEAVE, *_ROUTINES)
+    named = (ENTER, LEAVE, *_ROUTINES, *(_PANELS if packs() else ()))
     table = f"@{_TABLE} = constant [{len(named)} x ptr] [{', '.join(f'ptr @{name}' for name in named)}]\n"
-    code = text(_packs()) + table
+    code = text(packs()) + table
     imports = blas.symbols(library) | thread_pool.symbols()
     imports |= {POOL: thread_pool.memory(), _STATE: ctypes.addressof(_words)}
     imports |= dict(zip((_GET, _SET), library.num_threads, strict=True))
-    if _packs():
+    if packs():
         functions = ctypes.CDLL(None)  # of the C library: workers of the pool are no threads of Python's
         imports |= {_ALLOCATE: _address(functions.malloc), _FREE: _address(functions.free)}
     key = hashlib.sha256(f"{machine_code.identity()}\n{code}".encode()).hexdigest()
     (address, owner), _ = object_cache.load_or_make(
         key,
         lambda object_code: machine_code.link(object_code, imports, _TABLE),
-        lambda: machine_code.assemble(code, computes=_packs()),
+        lambda: machine_code.assemble(code, computes=packs()),
     )
     for immortal in (owner, _words):  # workers outlive what Python forgets when it ends
         c_api.never_free(immortal)
@@ -496,7 +497,13 @@ def symbols() -> dict[str, int]:
 def hold_symbols() -> dict[str, int]:
     """The names of the functions between whose calls OpenBLAS computes on the thread that calls it."""
     with _making:
-        return {name: address for name, address in _linked().items() if name not in _ROUTINES}
+        return {name: address for name, address in _linked().items() if name in (ENTER, LEAVE)}
+
+
+def panel_symbols() -> dict[str, int]:
+    """Those of packed_products.py that multiply and fill panels, for kernels that fill panels in another way."""
+    with _making:
+        return {name: address for name, address in _linked().items() if name in _PANELS}
 
 
 def _reset_in_child() -> None:
@@ -615,7 +622,7 @@ class _Eager(products.Policy):
         imports = c_api.symbols((call,)) | {name: addresses[name] for name in (ENTER, LEAVE)}
         address, owner = machine_code.link(machine_code.assemble(_CALL_TEXT), imports, _CALL)
         self.on_one_thread = builtin_function("on_one_thread", address, FASTCALL, owner)
-        self.least = products.SMALL + 1 if _packs() else LARGE
+        self.least = products.SMALL + 1 if packs() else LARGE
         self._multiply: dict[Any, Callable[..., int]] = {}
         self._gemv: dict[Any, Callable[..., None]] = {}
         for letter, dtype, number in (("s", dtypes.float32, ctypes.c_float), ("d", dtypes.float64, ctypes.c_double)):

@@ -16,7 +16,18 @@ from typing import Final
 
 import numpy as np
 
-from tracejit.lowering.steps import Address, CopyCall, GemmCall, LapackCall, LoopCall, NestCall, NestRun, NumberSlot, ProgramStep
+from tracejit.lowering.steps import (
+    Address,
+    ConvolutionCall,
+    CopyCall,
+    GemmCall,
+    LapackCall,
+    LoopCall,
+    NestCall,
+    NestRun,
+    NumberSlot,
+    ProgramStep,
+)
 from tracejit.passes.periods import stretches
 
 __all__ = ["Repetition", "with_repetitions"]
@@ -26,7 +37,7 @@ LONGEST_RUN: Final = 8  # calls of a NestRun whose addresses are part of the row
 LONGEST_PERIOD: Final = 200  # steps: a function of more takes LLVM more than proportionally long
 _NOWHERE = Address(0)
 
-Simple = NestCall | GemmCall | CopyCall
+Simple = NestCall | GemmCall | ConvolutionCall | CopyCall
 """Steps that repetitions are made of."""
 
 
@@ -81,6 +92,8 @@ def _label(step: ProgramStep) -> Hashable:
             return tuple(map(_label, step.calls))
         case GemmCall() if all(type(address.offset) is int for address in (step.a, step.b, step.c)):
             return replace(step, a=_NOWHERE, b=_NOWHERE, c=_NOWHERE), step.alpha.hex(), step.beta.hex()
+        case ConvolutionCall() if all(type(n) is int for n in (step.a.offset, step.b.offset, step.c.offset, *step.words)):
+            return replace(step, a=_NOWHERE, b=_NOWHERE, c=_NOWHERE)
         case CopyCall() if type(step.destination.offset) is type(step.source.offset) is int:
             return "copy", step.nbytes
     return "step", id(step)
@@ -117,7 +130,7 @@ def _addresses(step: Simple) -> tuple[Address, ...]:
     match step:
         case NestCall():
             return step.buffers
-        case GemmCall():
+        case GemmCall() | ConvolutionCall():
             return step.a, step.b, step.c
     return step.destination, step.source
 
@@ -127,6 +140,6 @@ def _at(step: Simple, merged: Sequence[Address]) -> Simple:
     match step:
         case NestCall():
             return replace(step, buffers=tuple(merged))
-        case GemmCall():
+        case GemmCall() | ConvolutionCall():
             return replace(step, a=merged[0], b=merged[1], c=merged[2])
     return replace(step, destination=merged[0], source=merged[1])

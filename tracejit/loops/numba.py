@@ -300,7 +300,7 @@ def _library_function(name: str) -> Rendered:
     called = [n for n in function.__code__.co_names if inspect.isfunction(getattr(numba_library, n, None))]
     for other in called:
         _DEFINITIONS.setdefault(other, _library_function(other))
-    plain = name in ("expect", "memory", "elements")
+    plain = name in ("convolve", "expect", "memory", "elements")
     return Rendered(name, ("" if plain else _DECORATOR) + inspect.getsource(function), tuple(called))
 
 

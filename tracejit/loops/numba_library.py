@@ -2,8 +2,8 @@
 
 So a function here uses what every such module has imported, and others of this file, and nothing else.  It says what `loops/evaluate.py`
 says, to the bit.  Integers narrower than 64 bits become wider in Numba's arithmetic, hence `type(x)(...)` around results; of int64 it
-assumes that sums, differences and products do not overflow, and of uint64 it does not.  The last few prepare the memory of arrays and are
-plain Python.
+assumes that sums, differences and products do not overflow, and of uint64 it does not.  The last few prepare the memory of arrays,
+or compute with whole arrays, and are plain Python.
 """
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, check-untyped-defs=False
 
@@ -15,7 +15,7 @@ from numpy import float32, float64, int32, int64, uint16, uint32, uint64
 from tracejit.loops.language import LANES
 
 __all__ = [
-    "add", "add_block", "add_block_exactly", "beats", "corrected_sum", "elements", "expect", "extreme_position",
+    "add", "add_block", "add_block_exactly", "beats", "convolve", "corrected_sum", "elements", "expect", "extreme_position",
     "float_floor_divide", "float_remainder", "floor_divide", "fmod", "integer_power", "ldexp_float32", "ldexp_float64", "maximum",
     "memory", "minimum", "mul", "narrow_bfloat16", "narrow_float16", "remainder", "shl", "shr", "sub", "sum_of_lanes",
     "truncated_int32", "truncated_int64", "unsigned_minimum", "widen_bfloat16", "widen_float16",
@@ -234,3 +234,30 @@ def elements(bytes_, start, dtype):
     """Memory as elements of a dtype, from a byte on."""
     rest, size = bytes_[start:], np.dtype(dtype).itemsize
     return rest[: len(rest) // size * size].view(dtype)
+
+
+def convolve(kernel, a, b, c, words):
+    """What a kernel of convolutions computes, tap by tap.  words: see core/convolutions.py."""
+    groups, rows, channels, taps, images, _ = words[:6]
+    counts, steps, sizes = words[6:9], words[9:12], words[12:15]
+    source, left, target = words[15:21], words[21:24], words[24:30]
+
+    def places(strides, *extents):
+        return sum(np.ix_(*[np.arange(n) * stride for n, stride in zip(extents, strides, strict=True)]))
+
+    at = np.indices(counts).reshape(3, -1)
+    columns = places(target[:3], groups, images, rows)[..., None] + np.dot(target[3:], at)
+    total = np.zeros(columns.shape, b.dtype)
+    for tap in range(taps):
+        first, *moves = words[30 + 4 * tap : 34 + 4 * tap]
+        there = [own * step + move for own, step, move in zip(at, steps, moves, strict=True)]
+        inside = np.logical_and.reduce([(position >= 0) & (position < size) for position, size in zip(there, sizes, strict=True)])
+        position = np.where(inside, sum(own * stride for own, stride in zip(there, source[3:], strict=True)), 0)
+        windows = np.where(inside, b[places(source[:3], groups, images, channels)[..., None] + position], b.dtype.type(0))
+        factors = places(left, groups, rows, channels) + first
+        if kernel.endswith("weight"):
+            c[factors] = np.matmul(a[columns], windows.swapaxes(-1, -2)).sum(1)
+        else:
+            total += np.matmul(a[factors][:, None], windows)
+    if not kernel.endswith("weight"):
+        c[columns] = total

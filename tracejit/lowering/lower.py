@@ -21,6 +21,7 @@ from typing import Any
 
 from tracejit.config import config
 from tracejit.core.aval import Aval, ScalarAval
+from tracejit.core.convolutions import Call
 from tracejit.core.dtypes import uint8
 from tracejit.core.op import REGISTRY, Effect, Kind
 from tracejit.core.shapes import contiguous
@@ -30,6 +31,7 @@ from tracejit.ir.layouts import Strided, is_whole
 from tracejit.ir.loop import leaves_by_step
 from tracejit.loops.language import Nest
 from tracejit.loops.verify import verify
+from tracejit.lowering.convolutions import convolution_calls, convolution_steps
 from tracejit.lowering.costs import operation_cost
 from tracejit.lowering.divide import NestPart
 from tracejit.lowering.elements import Scratch, python_dtype
@@ -110,6 +112,7 @@ class _Unit:
     moving: tuple[Moving, ...] = ()  # in the target of the copy
     loop: tuple[Node, Lowered] | None = None  # its body
     lapack: Node | None = None
+    convolution: Sequence[Call] = ()  # calls of kernels, after the nest
     base: int = 0  # of the body's slots
     scratch: list[Scratch] = field(default_factory=list)
     read_bytes: int = 0
@@ -224,6 +227,9 @@ class _Lowering:
             if node is not None and node.op.kind is Kind.LAPACK:
                 self._lapack_unit(node)
                 continue
+            if node is not None and node.op.kind is Kind.COMPOSITE:
+                self._convolution_unit(node, k)
+                continue
             done, first = schedules.scheduled(group, f"nest{k}")
             known = first_units.get(id(first))
             if known is None:
@@ -308,6 +314,23 @@ class _Lowering:
         self.units.append(
             _Unit(
                 "matmul", reads, frozenset((out,)), product=node, read_bytes=self._bytes_of(node.operands, reads), nodes=(node,)
+            )
+        )
+
+    def _convolution_unit(self, node: Node, k: int) -> None:
+        values, out = self.values, node.outputs[0]
+        clears, calls = convolution_calls(values, node)
+        filled = self._nest_parts(fill_nest(values, out, 0, f"nest{k}")) if clears else ()
+        reads = frozenset(values.root(o) for o in node.operands[:2])  # type: ignore[arg-type]
+        self.units.append(
+            _Unit(
+                node.op.name,
+                reads,
+                frozenset((out,)),
+                nest_parts=filled,
+                convolution=calls,
+                read_bytes=self._bytes_of(node.operands, reads),
+                nodes=(node,),
             )
         )
 
@@ -425,7 +448,11 @@ class _Lowering:
         for k, u in enumerate(self.units):
             needed = [made[v] for v in u.reads if v in made]
             ended = sum(sizes.get(v, 0) for v in u.reads if last_reader[v] == k)
-            is_free = not u.exits and (u.nest is not None or u.product is not None) and written.isdisjoint(u.writes)
+            is_free = (
+                not u.exits
+                and (u.nest is not None or u.product is not None or bool(u.convolution))
+                and written.isdisjoint(u.writes)
+            )
             moves = is_free and ended > sum(sizes.get(v, 0) for v in u.writes)
             position = max([0, *needed]) if moves else k
             order.append((position, moves, k))
@@ -855,7 +882,8 @@ class _Lowering:
                 destination = self._address(target.root, target.offset, size)
                 return [CopyCall(destination, self._address(source.root, source.offset, size), aval.nbytes)]
             u.nest_parts = self._nest_parts(copy_nest(self.values, target, source, aval.shape, aval.dtype, "copy", u.moving))
-        return [self._nest_call(part, numbers) for part in u.nest_parts]
+        steps: list[ProgramStep] = [self._nest_call(part, numbers) for part in u.nest_parts]
+        return [*steps, *convolution_steps(self.values, u.nodes[0], u.convolution, self._address)] if u.convolution else steps
 
     def _loop(self, node: Node, body: Lowered, u: _Unit, numbers: Mapping[int, NumberSlot | int | float]) -> LoopCall:
         values, attributes = self.values, node.attrs
@@ -941,7 +969,8 @@ class _Lowering:
         head = u.label, ": reads ", read, " bytes, writes ", written
         cuts = [s.division if isinstance(s, NestCall) else None for s in steps]
         if not any(cuts):
-            return [text_of(*head)]
+            further = [f"{u.label}: the next positions, zeros before"] * (len(steps) - 1)
+            return [text_of(*head), *further]
         locations = ["after" if not any(cuts[k:]) else "between" if any(cuts[:k]) else "before" for k in range(len(cuts))]
         return [
             f"{location} the chunks" if c is None else text_of(*head, ", in ", c.count, " chunks")

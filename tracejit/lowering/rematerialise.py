@@ -1,10 +1,11 @@
 """Which steps are done again where their results are read later, so that these need not be kept until then.
 
 A training step reads in its backward part much of what its forward part made.  All of that is alive where the two meet, and there a
-program needs the most memory.  Some of it costs little to make again: a convolution copies the windows of an image into a matrix, nine
-times as large as the image for windows of 3 x 3, which the gradient of the weights reads again; and a norm with its activation makes
-three values of one.  A step that is done again does what it did, out of the same values: it gives the same bits.  To compute activations
-again rather than keep them is the idea of Chen, Xu, Zhang & Guestrin, "Training Deep Nets with Sublinear Memory Cost", 2016.
+program needs the most memory.  Some of it costs little to make again: a norm with its activation makes three values of one; and where
+no kernel reads windows where they are, a convolution copies those of an image into a matrix, nine times as large as the image for
+windows of 3 x 3, which the gradient of the weights reads again.  A step that is done again does what it did, out of the same values:
+it gives the same bits.  To compute activations again rather than keep them is the idea of Chen, Xu, Zhang & Guestrin, "Training Deep
+Nets with Sublinear Memory Cost", 2016.
 
 `repetitions` finds the step at which most bytes are alive.  Which of the values that are made before and read after it are kept, and
 which are made again, and out of what, is a minimum cut: keeping a value costs its bytes, doing a step again what the caller says.

@@ -18,6 +18,7 @@ from tracejit.core.aval import Aval
 from tracejit.core.dtypes import DType
 from tracejit.core.op import Kind
 from tracejit.core.shapes import product, size_range
+from tracejit.ir.convolutions import is_direct
 from tracejit.ir.graph import Node, operand_aval
 from tracejit.ir.layouts import Position, Positions, Source, Strided, is_constant, linear, strided_view
 from tracejit.loops.bounds import bounded
@@ -70,6 +71,8 @@ def is_host(avals: Mapping[int, Any], node: Node) -> bool:
     op = node.op
     kind = op.kind
     if kind is Kind.VIEW or (kind is Kind.ELEMENTWISE and op.lowering is not None and not op.may_exit) or is_constant(node):
+        return False
+    if is_direct(avals, node):
         return False
     if kind is Kind.ORDER:
         shape, dim = avals[node.operands[0]].shape, node.attrs["dim"]  # type: ignore[index]

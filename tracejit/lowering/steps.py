@@ -22,6 +22,7 @@ from tracejit.loops.language import Nest
 __all__ = [
     "Address",
     "ArraySpec",
+    "ConvolutionCall",
     "CopyCall",
     "Division",
     "GemmCall",
@@ -194,6 +195,19 @@ class LapackCall:
 
 
 @dataclass(frozen=True, slots=True)
+class ConvolutionCall:
+    """Call a kernel of convolutions on matrices of float32 or float64 (core/convolutions.py): a and b are read, c is made.  words: what
+    the kernel is told."""
+
+    kernel: str
+    dtype: DType
+    a: Address
+    b: Address
+    c: Address
+    words: tuple[Integer, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CopyCall:
     """Copy bytes between regions that do not overlap."""
 
@@ -214,7 +228,7 @@ class LoopCall:
     leaves_by_step: bool = True
 
 
-ProgramStep = NestCall | NestRun | GemmCall | LapackCall | CopyCall | LoopCall
+ProgramStep = NestCall | NestRun | GemmCall | LapackCall | ConvolutionCall | CopyCall | LoopCall
 """What a program does."""
 
 
@@ -238,6 +252,9 @@ def with_slots(step: ProgramStep, slot: Callable[[int], int], numbers: Mapping[i
             return NestRun(tuple(map(nest, step.calls)))
         case CopyCall():
             return CopyCall(address(step.destination), address(step.source), integer(step.nbytes))
+        case ConvolutionCall():
+            a, b, c = map(address, (step.a, step.b, step.c))
+            return replace(step, a=a, b=b, c=c, words=tuple(map(integer, step.words)))
         case LapackCall():
             operands = tuple([OperandMatrix(address(x[0]), *map(integer, x[1:])) for x in step.operands])  # type: ignore[arg-type]
             results = tuple([ResultArray(address(x.address), tuple(map(integer, x.shape))) for x in step.results])
@@ -265,7 +282,7 @@ def addresses(step: ProgramStep) -> Sequence[Address]:
         case LoopCall():
             inside = [address for inner in step.steps for address in addresses(inner)]
             return [*[address for _, address, _ in step.pointers], *inside]
-        case GemmCall():
+        case GemmCall() | ConvolutionCall():
             return (step.a, step.b, step.c)
         case LapackCall():
             return (*[x.address for x in step.operands], *[x.address for x in step.results], step.scratch)

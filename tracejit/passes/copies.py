@@ -8,6 +8,7 @@ where the elements of each value lie.  A `clone` is put
   nothing else reads may be taken over by `matmul_add`, or be what a loop carries on;
 - before a loop, for a matrix that its steps share where their products would read it transposed: gemm packs such a one, number by number,
   in every step;
+- before a convolution for images, or weights, that do not lie as its kernels read them;
 - after all nodes, for a result that is not the whole memory of a node's output or would share it with another one; for a residual that is
   a result as well, since the program may change what it was given, or lies in memory that the program did not make (a node of its own,
   so that whatever makes the result writes both); for what a write reads of memory that is written itself.
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tracejit.core import convolutions
 from tracejit.core.aval import Aval
 from tracejit.core.op import REGISTRY, Kind
 from tracejit.core.shapes import contiguous
@@ -97,12 +99,27 @@ class _Copier(GraphBuilder):
             return
         if kind is Kind.CONTRACTION:
             node = self.readable(node)
+        elif kind is Kind.COMPOSITE:
+            node = self.with_images(node)
         elif kind is Kind.LOOP:
             carried = node.attrs["carried"]
             operands = (*map(self.given_up, node.operands[:carried]), *node.operands[carried:])
             node = Node(node.op, operands, node.attributes, node.outputs, node.line)
             node = self.with_straight_matrices(node)
         self.append(node)
+
+    def with_images(self, node: Node) -> Node:
+        """A convolution whose operands kernels can read where they are: images whose positions are side by side, weights without gaps."""
+        assert node.op.routine is not None
+        operands = list(node.operands)
+        for k, place in enumerate(convolutions.places(node.op.routine)[:2]):
+            x = operands[k]
+            assert isinstance(x, int)
+            shape, strides = self.aval(x).shape, self.strided[x].strides
+            dense = contiguous(shape) == strides
+            if not dense and (place == 1 or not convolutions.is_readable(shape, strides)):
+                operands[k] = self.clone(x)
+        return Node(node.op, tuple(operands), node.attributes, node.outputs, node.line)
 
     def with_straight_matrices(self, loop: Node) -> Node:
         """The loop, given matrices that lie as its products read them; as it is where it may have few steps."""

@@ -1,7 +1,8 @@
 """Composites become the primitives that they stand for.
 
 They stay whole as long as gradients may be taken of a graph, since eager mode's tape has one node for each, with what that saves.
-Composites that are alike, as those of equal layers, are expanded once; the others get the same nodes on their own values.
+A convolution that kernels compute at once (core/convolutions.py) stays whole for good.  Composites that are alike, as those of equal
+layers, are expanded once; the others get the same nodes on their own values.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from tracejit.core.interpreter import pushed
 from tracejit.core.op import Kind
 from tracejit.core.symbolic import has_symbols
 from tracejit.ir.builder import GraphBuilder, next_id, rebuild, substitute
+from tracejit.ir.convolutions import is_direct
 from tracejit.ir.graph import Graph, Literal, Node, Operand
 from tracejit.ir.tracer import ScalarTracer, Tracer, TracingInterpreter
 
@@ -22,8 +24,8 @@ __all__ = ["expand"]
 
 
 def expand(graph: Graph) -> Graph:
-    """The graph without composites; `graph` itself where there are none."""
-    if all(node.op.kind is not Kind.COMPOSITE for node in graph.nodes):
+    """The graph without composites, but for those that kernels compute; `graph` itself where there are none."""
+    if all(node.op.kind is not Kind.COMPOSITE or is_direct(graph.avals, node) for node in graph.nodes):
         return graph
     builder = GraphBuilder(next_id(graph))
     builder.avals.update(graph.avals)
@@ -33,7 +35,7 @@ def expand(graph: Graph) -> Graph:
     for node in graph.nodes:
         if replaced:
             node = substitute(node, replaced)
-        if node.op.kind is Kind.COMPOSITE:
+        if node.op.kind is Kind.COMPOSITE and not is_direct(builder.avals, node):
             likeness = _likeness(builder, node)
             like = None if likeness is None else known.get(likeness)
             if like is None:

@@ -25,7 +25,7 @@ from tracejit.capture.syntax.sources import describe_missing, given_sources, las
 from tracejit.core.op import Kind
 from tracejit.ir.graph import Node, all_nodes
 from tracejit.lowering.lowered import StepOrigin
-from tracejit.lowering.steps import CopyCall, GemmCall, LapackCall, LoopCall, NestCall, NestRun
+from tracejit.lowering.steps import ConvolutionCall, CopyCall, GemmCall, LapackCall, LoopCall, NestCall, NestRun
 from tracejit.report.account import Account
 from tracejit.report.guards import effect_texts
 from tracejit.report.phrases import sentence
@@ -101,6 +101,7 @@ _KINDS: Final[dict[type, str]] = {
     NestRun: "loop nests",
     GemmCall: "product",
     LapackCall: "LAPACK",
+    ConvolutionCall: "convolution",
     CopyCall: "copy",
     LoopCall: "loop",
 }

@@ -63,6 +63,7 @@ class RenderedProgram(LoweredProgram):
             "np": np,
             "expect": lambda *_: None,  # `run` asks for more
             "memory": numba_library.memory,
+            "convolve": numba_library.convolve,
             "elements": numba_library.elements if self._compiled else Memory,
             "uint16": np.uint16,
             "nan": np.nan,

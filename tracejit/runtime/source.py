@@ -14,7 +14,7 @@ import builtins
 import dis
 import inspect
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -31,6 +31,7 @@ from tracejit.lowering.exits import STEP
 from tracejit.lowering.lowered import Lowered
 from tracejit.lowering.steps import (
     Address,
+    ConvolutionCall,
     CopyCall,
     GemmCall,
     Integer,
@@ -119,6 +120,8 @@ class _Writer:
             self.product(step)
         elif isinstance(step, LapackCall):
             self.lapack(step)
+        elif isinstance(step, ConvolutionCall):
+            self.convolution(step)
         elif isinstance(step, CopyCall):
             self.copy(step)
         elif isinstance(step, LoopCall):
@@ -227,6 +230,12 @@ class _Writer:
         value = f"({value}).sum({summed}, keepdims=True)" if summed else value
         self.line(f"c[...] = {value}{f' + {dtype}({step.beta}) * c' if step.beta else ''}")
 
+    def convolution(self, step: ConvolutionCall) -> None:
+        size, dtype = step.dtype.itemsize, type_name(step.dtype)
+        places = [f"{self.memories[x.slot]}[{self.offset(x)} :]" for x in (step.a, step.b, step.c)]
+        views = ", ".join(f"{x}[: len({x}) // {size} * {size}].view({dtype})" for x in places)
+        self.line(f"convolve({step.kernel!r}, {views}, {tuple(map(_whole, step.words))})")
+
     def copy(self, step: CopyCall) -> None:
         target, source = (
             f"{self.memories[a.slot]}[{self.offset(a)} : {self.offset(a)} + {_whole(step.nbytes)}]"
@@ -279,6 +288,14 @@ def _whole(n: Integer) -> int:
     return n
 
 
+def _all_steps(steps: Iterable[ProgramStep]) -> Iterator[ProgramStep]:
+    """Those within loops, too."""
+    for step in steps:
+        yield step
+        if isinstance(step, LoopCall):
+            yield from _all_steps(step.steps)
+
+
 class Module:
     """The text of a Python module under construction.  What is added stands behind what was there."""
 
@@ -306,7 +323,8 @@ class Module:
 
     def program(self, name: str, lowered: Lowered) -> None:
         """A program, as a function."""
-        self._define(("expect", "memory", "elements"))
+        convolves = any(isinstance(step, ConvolutionCall) for step in _all_steps(lowered.spec.steps))
+        self._define(("expect", "memory", "elements", *(["convolve"] if convolves else [])))
         for dtype in (*[spec.dtype for spec in lowered.spec.arrays], *[aval.dtype for aval in lowered.fresh]):
             self.dtype(dtype)
         for slot, array in lowered.constants:

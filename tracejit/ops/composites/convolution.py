@@ -1,9 +1,12 @@
 """Convolution (cross-correlation) over any number of spatial dimensions.
 
-Programs compute it as windows (a view), one copy, one product.  NumPy copies runs of a few elements slowly.  So the body lays the windows
-of a padded input out over the flat positions of its memory where steps are 1: each element of a kernel then is one long run.  The
-positions at the edges, whose windows reach into the next row, are computed and dropped; in the gradient they are zeros.  Kernels that are
-nearly as large as the input have few positions and large windows: there these are copied whole.
+It and its two gradients are sums of products of three arrays, each of which is made of the other two: so the derivatives of each are
+the others.  Where the processor has kernels for them (core/convolutions.py), these compute them, in eager mode and in programs.
+
+Without kernels programs compute windows (a view), one copy, one product.  NumPy copies runs of a few elements slowly.  So the body lays
+the windows of a padded input out over the flat positions of its memory where steps are 1: each element of a kernel then is one long run.
+The positions at the edges, whose windows reach into the next row, are computed and dropped; in the gradient they are zeros.  Kernels
+that are nearly as large as the input have few positions and large windows: there these are copied whole.
 """
 
 from __future__ import annotations
@@ -14,8 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from tracejit.core import products
+from tracejit.core import convolutions, products
 from tracejit.core.aval import Aval
+from tracejit.core.convolutions import Geometry
 from tracejit.core.dtypes import float32
 from tracejit.core.shapes import product, size_range
 from tracejit.ops.declare import composite
@@ -25,7 +29,7 @@ from tracejit.ops.movement.views import fold, permute, reshape, slice_, unfold
 from tracejit.ops.reduce import sum_
 from tracejit.ops.samples import cases, floats
 
-__all__ = ["convolution"]
+__all__ = ["convolution", "convolution_input", "convolution_weight"]
 
 Shape = tuple[int, ...]
 
@@ -68,34 +72,39 @@ def _matrix(weight: Any, groups: int) -> Any:
 
 def _expansion(x: Any, weight: Any, bias: Any, steps: Shape, low: Shape, high: Shape, gaps: Shape, groups: int) -> Any:
     sizes = _sizes(x, weight, steps, low, high, gaps)
+    if bias is not None and convolutions.is_direct(x.dtype, (x.shape, weight.shape, (x.shape[0], weight.shape[0], *sizes))):
+        out = convolution.of(x, weight, None, steps=steps, low=low, high=high, gaps=gaps, groups=groups)
+        return out + reshape.of(bias, shape=(bias.shape[0], *(1,) * len(sizes)))
     out = matmul.of(_matrix(weight, groups), _columns(x, weight.shape[2:], steps, low, high, gaps, groups))
     out = reshape.of(out, shape=(x.shape[0], weight.shape[0], *sizes))
     return out if bias is None else out + reshape.of(bias, shape=(bias.shape[0], *(1,) * len(sizes)))
 
 
-def _gradients(c: Any, g: Any) -> tuple[Any, Any]:
-    """Those of input and weight, written with primitives."""
-    x, weight, _ = c.avals
-    steps, low, high, gaps, groups = (c.attributes[k] for k in ("steps", "low", "high", "gaps", "groups"))
-    batch, outputs, sizes = x.shape[0], weight.shape[0], g.shape[2:]
-    kernel, rank, positions = weight.shape[2:], len(sizes), product(sizes)
-    flat = reshape.of(
-        clone.of(g), shape=(batch, outputs, positions) if groups == 1 else (batch, groups, outputs // groups, positions)
-    )
-    gx = g_weight = None
-    if c.needs[0]:
-        columns = matmul.of(transpose_matrix(_matrix(c.inputs[1], groups)), flat)
-        columns = reshape.of(columns, shape=(batch, x.shape[1], *kernel, *sizes))
-        columns = permute.of(columns, dims=(0, 1, *range(2 + rank, 2 + 2 * rank), *range(2, 2 + rank)))
-        lengths = tuple(a + s + b for a, s, b in zip(low, x.shape[2:], high, strict=True))
-        gx = fold.of(columns, dims=tuple(range(2, 2 + rank)), lengths=lengths, steps=steps, dilations=gaps)
-        for i in range(rank):
-            if low[i] or high[i]:
-                gx = slice_.of(gx, dim=2 + i, start=low[i], stop=low[i] + x.shape[2 + i], step=1)
-    if c.needs[1]:
-        columns = _columns(c.inputs[0], kernel, steps, low, high, gaps, groups)
-        g_weight = reshape.of(sum_.of(matmul.of(flat, transpose_matrix(columns)), dims=(0,), keepdim=False), shape=weight.shape)
-    return gx, g_weight
+def _input_expansion(g: Any, weight: Any, lengths: Shape, steps: Shape, low: Shape, high: Shape, gaps: Shape, groups: int) -> Any:
+    batch, outputs, sizes = g.shape[0], weight.shape[0], g.shape[2:]
+    kernel, rank, channels = weight.shape[2:], len(sizes), weight.shape[1] * groups
+    columns = matmul.of(transpose_matrix(_matrix(weight, groups)), _flat_positions(g, groups, outputs))
+    columns = reshape.of(columns, shape=(batch, channels, *kernel, *sizes))
+    columns = permute.of(columns, dims=(0, 1, *range(2 + rank, 2 + 2 * rank), *range(2, 2 + rank)))
+    around = tuple(a + s + b for a, s, b in zip(low, lengths, high, strict=True))
+    gx = fold.of(columns, dims=tuple(range(2, 2 + rank)), lengths=around, steps=steps, dilations=gaps)
+    for i in range(rank):
+        if low[i] or high[i]:
+            gx = slice_.of(gx, dim=2 + i, start=low[i], stop=low[i] + lengths[i], step=1)
+    return clone.of(gx) if any(low) or any(high) else gx
+
+
+def _weight_expansion(g: Any, x: Any, kernel: Shape, steps: Shape, low: Shape, high: Shape, gaps: Shape, groups: int) -> Any:
+    outputs = g.shape[1]
+    columns = _columns(x, kernel, steps, low, high, gaps, groups)
+    together = sum_.of(matmul.of(_flat_positions(g, groups, outputs), transpose_matrix(columns)), dims=(0,), keepdim=False)
+    return reshape.of(together, shape=(outputs, x.shape[1] // groups, *kernel))
+
+
+def _flat_positions(g: Any, groups: int, outputs: int) -> Any:
+    batch, positions = g.shape[0], product(g.shape[2:])
+    shape = (batch, outputs, positions) if groups == 1 else (batch, groups, outputs // groups, positions)
+    return reshape.of(clone.of(g), shape=shape)
 
 
 # ---- on arrays ------------------------------------------------------------------------------------------------------
@@ -253,9 +262,109 @@ def _is_flat(x: Any, steps: Shape) -> bool:
     return max(steps, default=1) == 1 and x.size > 0
 
 
+def _geometry(steps: Shape, low: Shape, gaps: Shape, groups: int) -> Geometry:
+    return Geometry(tuple(steps), tuple(low), tuple(gaps), groups)
+
+
+_SAMPLES = (
+    ((2, 2, 5), (3, 2, 2), {"steps": (1,), "low": (0,), "high": (0,), "gaps": (1,), "groups": 1}),
+    ((2, 2, 5, 4), (4, 1, 3, 2), {"steps": (1, 1), "low": (1, 0), "high": (1, 2), "gaps": (1, 2), "groups": 2}),
+    ((2, 2, 5, 4), (2, 2, 2, 3), {"steps": (2, 1), "low": (1, 1), "high": (0, 1), "gaps": (1, 1), "groups": 1}),
+    ((2, 2, 6), (2, 1, 1), {"steps": (3,), "low": (0,), "high": (1,), "gaps": (1,), "groups": 2}),
+)
+
+
+def _results_of(shape: Shape, weight: Shape, a: Any) -> Shape:
+    return _rule(Aval(shape, float32), Aval(weight, float32), None, **a).shape
+
+
+def _input_rule(g: Aval, weight: Aval, lengths: Shape, steps: Shape, low: Shape, high: Shape, gaps: Shape, groups: int) -> Aval:
+    return Aval((g.shape[0], weight.shape[1] * groups, *lengths), g.dtype)
+
+
+def _weight_rule(g: Aval, x: Aval, kernel: Shape, steps: Shape, low: Shape, high: Shape, gaps: Shape, groups: int) -> Aval:
+    return Aval((g.shape[1], x.shape[1] // groups, *kernel), g.dtype)
+
+
+@composite(
+    _input_rule,
+    _input_expansion,
+    routine="input",
+    samples=cases(*[(floats(*_results_of(x, w, a)), floats(*w, seed=1), {**a, "lengths": x[2:]}) for x, w, a in _SAMPLES]),
+)
+def convolution_input(
+    g: Any, weight: Any, lengths: Shape, steps: Shape, low: Shape, high: Shape, gaps: Shape, groups: int
+) -> Any:
+    """The gradient of the input of a convolution, whose spatial sizes are `lengths`, by that of its results."""
+    shapes = (g.shape[0], weight.shape[1] * groups, *lengths), weight.shape, g.shape
+    found = convolutions.computed("input", shapes, g, weight, _geometry(steps, low, gaps, groups))
+    if found is not None:
+        return found
+    if max(steps, default=1) > 1 or not g.size or not product(shapes[0]):
+        return _input_expansion(g, weight, lengths, steps, low, high, gaps, groups)
+    layout = _layout_of(shapes[0], weight.shape, steps, low, high, gaps, groups)
+    matrix = _grouped(weight, groups)
+    if isinstance(layout, _Layout):
+        return layout.folded(matrix.swapaxes(-1, -2), layout.spread(g))
+    gx = np.empty(shapes[0], g.dtype)
+    for block in layout.blocks(g.itemsize):
+        gx[block] = layout.folded(products.matmul(layout.rows(g[block]), matrix))
+    return gx
+
+
+@convolution_input.vjp(saves=("1", "0"))
+def _(c: Any, cotangent: Any) -> Any:
+    g, weight = c.inputs
+    a = dict(c.attributes)
+    del a["lengths"]
+    return (
+        convolution.of(cotangent, weight, None, **a) if c.needs[0] else None,
+        convolution_weight.of(g, cotangent, kernel=c.avals[1].shape[2:], **a) if c.needs[1] else None,
+    )
+
+
+@composite(
+    _weight_rule,
+    _weight_expansion,
+    routine="weight",
+    samples=cases(*[(floats(*_results_of(x, w, a)), floats(*x, seed=1), {**a, "kernel": w[2:]}) for x, w, a in _SAMPLES]),
+)
+def convolution_weight(g: Any, x: Any, kernel: Shape, steps: Shape, low: Shape, high: Shape, gaps: Shape, groups: int) -> Any:
+    """The gradient of the weight of a convolution, whose spatial sizes are `kernel`, by that of its results."""
+    shapes = x.shape, (g.shape[1], x.shape[1] // groups, *kernel), g.shape
+    found = convolutions.computed("weight", shapes, g, x, _geometry(steps, low, gaps, groups))
+    if found is not None:
+        return found
+    if not g.size or not _is_flat(x, steps):
+        return _weight_expansion(g, x, kernel, steps, low, high, gaps, groups)
+    layout = _layout_of(x.shape, shapes[1], steps, low, high, gaps, groups)
+    if isinstance(layout, _Layout):
+        flat = layout.spread(g)
+        parts = np.empty((layout.batch, layout.groups, layout.inner, flat.shape[2]), flat.dtype)
+        for block in layout.blocks(flat.itemsize):  # the faster way round: more rows than columns
+            products.matmul(layout.columns(x[block]), flat[block].swapaxes(-1, -2), parts[block])
+        return np.ascontiguousarray(np.add.reduce(parts, axis=0).swapaxes(-1, -2)).reshape(shapes[1])
+    total = np.zeros((layout.groups, layout.outputs, layout.inner), g.dtype)
+    for block in layout.blocks(g.itemsize):
+        total += products.matmul(layout.rows(g[block]).swapaxes(-1, -2), layout.windows(x[block]))
+    return total.reshape(shapes[1])
+
+
+@convolution_weight.vjp(saves=("1", "0"))
+def _(c: Any, cotangent: Any) -> Any:
+    g, x = c.inputs
+    a = dict(c.attributes)
+    del a["kernel"]
+    return (
+        convolution.of(x, cotangent, None, **a) if c.needs[0] else None,
+        convolution_input.of(g, cotangent, lengths=c.avals[1].shape[2:], **a) if c.needs[1] else None,
+    )
+
+
 @composite(
     _rule,
     _expansion,
+    routine="forward",
     samples=cases(
         (floats(2, 2, 5), floats(3, 2, 2, seed=1), floats(3, seed=2), {"steps": (1,), "low": (0,), "high": (0,), "gaps": (1,)}),
         (floats(2, 2, 5, 4), floats(4, 1, 3, 2, seed=1), None,
@@ -267,6 +376,11 @@ def _is_flat(x: Any, steps: Shape) -> bool:
 )  # fmt: skip
 def convolution(x: Any, weight: Any, bias: Any, steps: Shape, low: Shape, high: Shape, gaps: Shape, groups: int) -> Any:
     """Cross-correlation of (N, C, *sizes), padded with zeros, with (outputs, C / groups, *kernel); shapes that fit."""
+    sizes = _sizes(x, weight, steps, low, high, gaps)
+    shapes = x.shape, weight.shape, (x.shape[0], weight.shape[0], *sizes)
+    found = convolutions.computed("forward", shapes, x, weight, _geometry(steps, low, gaps, groups))
+    if found is not None:
+        return found if bias is None else np.add(found, bias.reshape(-1, *(1,) * len(steps)), out=found)
     if not _is_flat(x, steps):
         return _expansion(x, weight, bias, steps, low, high, gaps, groups)
     layout = _layout_of(x.shape, weight.shape, steps, low, high, gaps, groups)
@@ -289,40 +403,9 @@ def convolution(x: Any, weight: Any, bias: Any, steps: Shape, low: Shape, high: 
 
 @convolution.vjp(saves=("1", "0", ""))
 def _(c: Any, g: Any) -> Any:
-    gx = g_weight = None
-    if isinstance(g, np.ndarray) and g.size and _is_flat(g, c.attributes["steps"]) and product(c.avals[0].shape):
-        x, weight = c.avals[:2]
-        layout = _layout_of(x.shape, weight.shape, **c.attributes)
-        if isinstance(layout, _Windows):
-            gx, g_weight = _gradients_of_few(layout, c, g)
-            return gx, g_weight, _gradient_of_bias(c, g)
-        flat = layout.spread(g)
-        if c.needs[0]:
-            gx = layout.folded(_grouped(c.inputs[1], layout.groups).swapaxes(-1, -2), flat)
-        if c.needs[1]:
-            parts = np.empty((layout.batch, layout.groups, layout.inner, flat.shape[2]), flat.dtype)
-            for block in layout.blocks(flat.itemsize):  # the faster way round: more rows than columns
-                products.matmul(layout.columns(c.inputs[0][block]), flat[block].swapaxes(-1, -2), parts[block])
-            g_weight = np.ascontiguousarray(np.add.reduce(parts, axis=0).swapaxes(-1, -2)).reshape(weight.shape)
-    elif c.needs[0] or c.needs[1]:
-        gx, g_weight = _gradients(c, g)
-    return gx, g_weight, _gradient_of_bias(c, g)
-
-
-def _gradient_of_bias(c: Any, g: Any) -> Any:
-    return sum_.of(g, dims=(0, *range(2, len(g.shape))), keepdim=False) if c.needs[2] else None
-
-
-def _gradients_of_few(few: _Windows, c: Any, g: Any) -> tuple[Any, Any]:
-    """Those of input and weight on arrays."""
-    (x, weight, _), gx = c.inputs, None
-    total: Any = np.zeros((few.groups, few.outputs, few.inner), g.dtype) if c.needs[1] else None
-    if c.needs[0]:
-        gx = np.empty(c.avals[0].shape, g.dtype)
-    for block in few.blocks(g.itemsize):
-        rows = few.rows(g[block])
-        if gx is not None:
-            gx[block] = few.folded(products.matmul(rows, _grouped(weight, few.groups)))
-        if total is not None:
-            total += products.matmul(rows.swapaxes(-1, -2), few.windows(x[block]))
-    return gx, None if total is None else total.reshape(c.avals[1].shape)
+    x, weight, _ = c.inputs
+    return (
+        convolution_input.of(g, weight, lengths=c.avals[0].shape[2:], **c.attributes) if c.needs[0] else None,
+        convolution_weight.of(g, x, kernel=c.avals[1].shape[2:], **c.attributes) if c.needs[1] else None,
+        sum_.of(g, dims=(0, *range(2, len(g.shape))), keepdim=False) if c.needs[2] else None,
+    )

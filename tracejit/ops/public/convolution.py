@@ -1,6 +1,7 @@
 """Convolutions in one to three dimensions.
 
-The transposed convolution is a composition: a matrix product whose columns are added up by `fold`.
+The transposed convolution is the primitive that gives the gradient of a convolution's input.  Where that has no convolution (more
+output padding than steps, integers) it is a composition: a matrix product whose columns are added up by `fold`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from tracejit.core.precision import lowered
 from tracejit.core.shapes import integer, product
 from tracejit.ops import linalg
 from tracejit.ops.composites.convolution import convolution as correlation
+from tracejit.ops.composites.convolution import convolution_input
 from tracejit.ops.movement import copies, views
 from tracejit.ops.public.derive import public
 
@@ -165,17 +167,21 @@ def transposed_convolution(
         raise RuntimeError(f"{name}(): output padding must be smaller than either stride or dilation, got {list(extra)}")
     batch, channels, sizes, kernel = x.shape[0], x.shape[1], tuple(x.shape[2:]), tuple(weight.shape[2:])
     outputs = weight.shape[1] * groups
-    inner, positions = weight.shape[1] * product(kernel), product(sizes)
-    matrix = linalg.transpose_matrix(_flat(weight, (groups, channels // groups, inner)))
-    columns = linalg.matmul(matrix, _flat(x, (batch, groups, channels // groups, positions)))
-    out = views.reshape(columns, shape=(batch, outputs, *kernel, *sizes))
-    out = views.permute(out, dims=(0, 1, *range(2 + rank, 2 + 2 * rank), *range(2, 2 + rank)))
     lengths = tuple((sizes[i] - 1) * steps[i] + gaps[i] * (kernel[i] - 1) + 1 + extra[i] for i in range(rank))
     for i in range(rank):
         if lengths[i] - 2 * crop[i] <= 0:
             raise RuntimeError(
                 f"{name}(): padding {crop[i]} leaves nothing of the {lengths[i]} elements of spatial dimension {i}"
             )
+    if x.dtype.is_floating_point and all(e < s for e, s in zip(extra, steps, strict=True)):
+        inside = tuple(n - 2 * c for n, c in zip(lengths, crop, strict=True))
+        out = convolution_input(x, weight, lengths=inside, steps=steps, low=crop, high=crop, gaps=gaps, groups=groups)
+        return _with_bias(out, bias, rank)
+    inner, positions = weight.shape[1] * product(kernel), product(sizes)
+    matrix = linalg.transpose_matrix(_flat(weight, (groups, channels // groups, inner)))
+    columns = linalg.matmul(matrix, _flat(x, (batch, groups, channels // groups, positions)))
+    out = views.reshape(columns, shape=(batch, outputs, *kernel, *sizes))
+    out = views.permute(out, dims=(0, 1, *range(2 + rank, 2 + 2 * rank), *range(2, 2 + rank)))
     out = views.fold(out, dims=tuple(range(2, 2 + rank)), lengths=lengths, steps=steps, dilations=gaps)
     for i in range(rank):
         if crop[i]:
