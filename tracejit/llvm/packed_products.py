@@ -1,10 +1,13 @@
 """Products of matrices by kernels of our own, for processors whose vectors are wider than those that the BLAS computes with.
 
-A kernel keeps 6 x 4 vectors of the result in registers and adds up to `_STRETCH` terms to them; the order of additions
-is the same for each element, whatever the sizes and wherever it lies.  The right operand is read from a panel: up to
-`_STRETCH` of its rows, four vectors of each, copied side by side.  The left one is read a block of rows at a time, which
-the second cache holds; where several panels meet the block, its rows are copied side by side, too.
-(Goto and van de Geijn: Anatomy of High-Performance Matrix Multiplication, 2008.)
+A kernel keeps a tile of the result in registers (6 rows of 4 vectors, where there are 32 registers) and adds up to
+`_STRETCH` terms to it; the order of additions follows from the number of terms alone, wherever an element lies.  The
+right operand is read from panels: a stretch of its rows, four vectors of each, copied side by side.  The left one is
+read a block of rows at a time, which the second cache holds; where several panels meet the block, its rows are copied
+side by side, too.  Where there are several blocks, the panels of all columns, of `_SLAB` at most, are copied first, and
+each block meets them all.  (Goto and van de Geijn: Anatomy of High-Performance Matrix Multiplication, 2008.)
+While it adds, a kernel has the rows of the result that it is going to add to brought to the first cache, a few at a
+time: read at the end, all at once, they take a fifth of the time of large products.
 
 `helper` is LLVM text of a function with the arguments of gemm.  No pass runs over it: it is written as it is to be compiled.
 
@@ -24,46 +27,76 @@ Measured on one thread of an Intel Xeon with 512-bit vectors, in GFLOP/s of floa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from tracejit.core.dtypes import DType, float32
 from tracejit.llvm import blas
 from tracejit.llvm.operations import constant, lane_type
 from tracejit.native.text import FunctionText
 
-__all__ = ["helper", "scratch"]
+__all__ = ["OF_16", "OF_32", "Tile", "helper", "scratch"]
 
-_ROWS: Final = {4: (6, 4, 2, 1), 2: (12, 6, 4, 2, 1), 1: (12, 6, 4, 2, 1)}
-"""Rows of a kernel, by its vectors: as many as there are registers for, and what is left in the end."""
-_VECTORS: Final = 4
-"""Of a row of a panel; the last panel of a product may have 2 or 1."""
-_STRETCH: Final = 256
-"""Terms that are added up in registers, and rows of a panel: it has 64 KB of vectors of 64 bytes."""
+_STRETCH: Final = 384
+"""Terms that are added up in registers at most, and rows of a panel: it has 96 KB of four vectors of 64 bytes."""
 _BLOCK: Final = 384
-"""Rows of the left operand that meet a panel."""
+"""Rows of the left operand that meet the panels at most, which the second cache holds: 0.6 or 1.2 MB.  A multiple of _ROWS."""
+_SLAB: Final = 3072
+"""Columns in the panels that are kept for several blocks of rows, which the third cache holds: 5 or 9 MB.  A multiple of any panel's."""
 _PANELS: Final = 3
 """Panels from which on the rows of a block are put side by side: rows that lie far apart displace each other from the cache."""
+_EACH: Final = 16
+"""Pairs of terms after which a row of the result is brought to the first cache, of that tile or of one below."""
+_ROWS: Final = 12
+"""Rows that blocks have multiples of: each kernel's rows divide them."""
 _VECTOR: Final = 64
 """Bytes of the widest vectors, at whose multiples panels begin."""
 _FEW: Final = 24
 """Rows for which a panel is read where it lies: to put it side by side costs as much as to read it some times."""
-_KINDS: Final = {"whole": (_VECTORS, False), "most": (_VECTORS, True), "half": (2, True), "part": (1, True)}
-"""Panels by their names: how many vectors, and whether the columns end before them."""
-_ATTRIBUTES: Final = 'noinline nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512"'
+
+
+class Tile(NamedTuple):
+    """What a kernel computes, and how.
+
+    rows: of a kernel, by its vectors: as many as there are registers for, and what is left in the end.  The first entry is that of
+    whole panels; those of the last columns of a product may have fewer vectors.  fused: whether an instruction multiplies and adds."""
+
+    rows: dict[int, tuple[int, ...]]
+    fused: bool = True
+
+    @property
+    def vectors(self) -> int:
+        """Of a row of a whole panel."""
+        return next(iter(self.rows))
+
+    @property
+    def kinds(self) -> dict[str, tuple[int, bool]]:
+        """Panels by their names: how many vectors, and whether the columns end before them.  The last one has one vector."""
+        return {"whole": (self.vectors, False)} | {f"ends{vectors}": (vectors, True) for vectors in self.rows}
+
+
+OF_32: Final = Tile({4: (6, 4, 2, 1), 2: (12, 6, 4, 2, 1), 1: (12, 6, 4, 2, 1)})
+"""Where there are 32 registers for vectors: 24 of them hold sums."""
+OF_16: Final = Tile({2: (6, 4, 2, 1), 1: (12, 6, 4, 2, 1)})
+"""Where there are 16: 12 of them hold sums."""
 
 
 class _Function(FunctionText):
     """The text of a function on elements of one dtype; `lanes` of them are a vector."""
 
-    def __init__(self, dtype: DType, lanes: int) -> None:
+    def __init__(self, dtype: DType, lanes: int, tile: Tile) -> None:
         super().__init__()
-        self.number, self.lanes, self.size = lane_type(dtype), lanes, dtype.itemsize
+        self.number, self.lanes, self.size, self.tile = lane_type(dtype), lanes, dtype.itemsize, tile
+        self.wide = tile.vectors * lanes  # columns of a whole panel
         self.vector = f"<{lanes} x {self.number}>"
         self.suffix = f"v{lanes}f{8 * dtype.itemsize}"
 
     def at(self, pointer: str, offset: str | int) -> str:
         """A pointer so many bytes further on."""
         return pointer if offset == 0 else self.op(f"getelementptr i8, ptr {pointer}, i64 {offset}")
+
+    def i64(self, operation: str, a: str | int, b: str | int) -> str:
+        """An operation of two integers."""
+        return self.op(f"{operation} i64 {a}, {b}")
 
     def splat(self, number: str) -> str:
         first = self.op(f"insertelement {self.vector} poison, {self.number} {number}, i32 0")
@@ -76,6 +109,9 @@ class _Function(FunctionText):
         self.lines.append(f"store {self.vector} {value}, ptr {pointer}, align {self.size}")
 
     def fma(self, a: str, b: str, c: str) -> str:
+        """a * b + c, rounded once where there is an instruction for it."""
+        if not self.tile.fused:
+            return self.op(f"fadd {self.vector} {self.op(f'fmul {self.vector} {a}, {b}')}, {c}")
         return self.call(f"llvm.fma.{self.suffix}", self.vector, (self.vector, a), (self.vector, b), (self.vector, c))
 
     def mask(self, first: int, columns: str) -> str:
@@ -85,6 +121,10 @@ class _Function(FunctionText):
         limit = self.op(f"shufflevector {integers} {one}, {integers} poison, <{self.lanes} x i32> zeroinitializer")
         numbers = ", ".join(f"i64 {first + i}" for i in range(self.lanes))
         return self.op(f"icmp slt {integers} <{numbers}>, {limit}")
+
+    def prefetch(self, pointer: str) -> None:
+        """Have a line brought to the first cache, wherever it is; nothing happens where there is no memory."""
+        self.call("llvm.prefetch.p0", "void", ("ptr", pointer), ("i32", "0"), ("i32", "3"), ("i32", "1"))
 
     def masked_load(self, pointer: str, mask: str) -> str:
         kinds = (("ptr", pointer), ("i32", str(self.size)), (f"<{self.lanes} x i1>", mask), (self.vector, "zeroinitializer"))
@@ -120,7 +160,9 @@ class _Function(FunctionText):
         return i
 
     def define(self, head: str) -> str:
-        return "\n".join([f"define internal {head} {_ATTRIBUTES} {{", "entry:", *self.lines, "}"])
+        bits = 8 * self.lanes * self.size
+        attributes = f'noinline nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
+        return "\n".join([f"define internal {head} {attributes} {{", "entry:", *self.lines, "}"])
 
 
 _TILE: Final = (
@@ -160,7 +202,16 @@ def _kernel(f: _Function, name: str, rows: int, vectors: int, ends: bool) -> str
     f.branch(some, "pair", "rest")
     f.begin("pair")
     at = len(f.lines)
-    i, offset, panel = f.name(), f.name(), f.name()
+    i, offset, panel, ahead = f.name(), f.name(), f.name(), f.name()
+    now = f.op(f"icmp eq i64 {f.i64('and', i, _EACH - 1)}, 0")
+    f.branch(now, "fetch", "compute")
+    f.begin("fetch")
+    for v in range(vectors):
+        f.prefetch(f.at(ahead, v * width))
+    below = f.at(ahead, "%c.row")
+    f.go("compute")
+    f.begin("compute")
+    ahead_then = f.op(f"phi ptr [ {ahead}, %pair ], [ {below}, %fetch ]")
     carried = [f.name() for _ in cells]
     second = f.op(f"add i64 {offset}, %a.term")
     middle = term(offset, panel, carried)
@@ -169,16 +220,17 @@ def _kernel(f: _Function, name: str, rows: int, vectors: int, ends: bool) -> str
     after_offset, after_panel = f.op(f"add i64 {second}, %a.term"), f.at(next_panel, "%b.term")
     after = f.op(f"sub i64 {i}, 1")
     f.lines[at:at] = [
-        f"{i} = phi i64 [ {pairs}, %entry ], [ {after}, %pair ]",
-        f"{offset} = phi i64 [ 0, %entry ], [ {after_offset}, %pair ]",
-        f"{panel} = phi ptr [ %b, %entry ], [ {after_panel}, %pair ]",
-        *[f"{x} = phi {f.vector} [ zeroinitializer, %entry ], [ {y}, %pair ]" for x, y in zip(carried, two, strict=True)],
+        f"{i} = phi i64 [ {pairs}, %entry ], [ {after}, %compute ]",
+        f"{offset} = phi i64 [ 0, %entry ], [ {after_offset}, %compute ]",
+        f"{panel} = phi ptr [ %b, %entry ], [ {after_panel}, %compute ]",
+        f"{ahead} = phi ptr [ %c, %entry ], [ {ahead_then}, %compute ]",
+        *[f"{x} = phi {f.vector} [ zeroinitializer, %entry ], [ {y}, %compute ]" for x, y in zip(carried, two, strict=True)],
     ]
     f.branch(f.op(f"icmp ne i64 {after}, 0"), "pair", "rest")
     f.begin("rest")
-    last_offset = f.op(f"phi i64 [ 0, %entry ], [ {after_offset}, %pair ]")
-    last_panel = f.op(f"phi ptr [ %b, %entry ], [ {after_panel}, %pair ]")
-    even = phis((zeros, "entry"), (two, "pair"))
+    last_offset = f.op(f"phi i64 [ 0, %entry ], [ {after_offset}, %compute ]")
+    last_panel = f.op(f"phi ptr [ %b, %entry ], [ {after_panel}, %compute ]")
+    even = phis((zeros, "entry"), (two, "compute"))
     odd = f.op("trunc i64 %terms to i1")
     f.branch(odd, "single", "finish")
     f.begin("single")
@@ -251,12 +303,15 @@ def _pack(f: _Function, name: str, turned: bool) -> str:
     def straight(p: str) -> None:
         row, to = f.at("%b", f.op(f"mul i64 {p}, %b.row")), f.at("%panel", f.op(f"mul i64 {p}, {stride}"))
 
-        def vector(v: str) -> None:
-            first = f.op(f"mul i64 {v}, {f.lanes}")
-            left, offset = f.op(f"sub i64 %columns, {first}"), f.op(f"mul i64 {v}, {width}")
+        def whole(v: str) -> None:
+            offset = f.i64("mul", v, width)
+            f.store(f.load(f.at(row, offset)), f.at(to, offset))
+
+        def last(v: str) -> None:
+            offset, left = f.i64("mul", v, width), f.i64("sub", "%columns", f.i64("mul", v, f.lanes))
             f.store(f.masked_load(f.at(row, offset), f.mask(0, left)), f.at(to, offset))
 
-        f.loop("0", "%vectors", 1, vector)
+        f.loop(f.loop("0", f.i64("udiv", "%columns", f.lanes), 1, whole), "%vectors", 1, last)
 
     def by_vector(v: str) -> None:
         first, last = f.op(f"mul i64 {v}, {f.lanes}"), f.op("sub i64 %columns, 1")
@@ -294,20 +349,68 @@ def _least(f: _Function, a: str, b: str | int) -> str:
     return f.call("llvm.smin.i64", "i64", ("i64", a), ("i64", str(b)))
 
 
+class _Plan(NamedTuple):
+    """How a product is cut, as texts.  stretch: terms; rows: of a block; several: whether there are several blocks; columns: of which
+    panels are kept, where there are; slab: bytes of these, or of the only panel; beside: whether blocks are put side by side."""
+
+    stretch: str
+    rows: str
+    several: str
+    columns: str
+    slab: str
+    beside: str
+
+
+def _plan(f: _Function) -> _Plan:
+    """The parts of %m, %n and %k, of about one length each.  Where a sum is cut follows from %k alone."""
+
+    def parts(size: str, most: int, multiple: int) -> str:
+        count = f.i64("udiv", f.i64("add", size, most - 1), most)
+        return _rounded_up(f, f.i64("udiv", f.i64("add", size, f.i64("sub", count, 1)), count), multiple)
+
+    stretch = parts("%k", _STRETCH, f.lanes)
+    several = f.op(f"icmp sgt i64 %m, {_BLOCK}")
+    kept = _least(f, _rounded_up(f, "%n", f.wide), _SLAB)
+    in_panels = f.op(f"select i1 {several}, i64 {kept}, i64 {f.wide}")
+    return _Plan(
+        stretch=stretch,
+        rows=parts("%m", _BLOCK, _ROWS),
+        several=several,
+        columns=f.op(f"select i1 {several}, i64 {kept}, i64 %n"),
+        slab=f.i64("mul", f.i64("mul", stretch, f.size), in_panels),
+        beside=f.op(f"icmp sge i64 %n, {_PANELS * f.wide}"),
+    )
+
+
+def _rounded_up(f: _Function, value: str, multiple: int) -> str:
+    return f.i64("mul", f.i64("udiv", f.i64("add", value, multiple - 1), multiple), multiple)
+
+
+def _scratch(f: _Function, name: str) -> str:
+    """The bytes of memory of its own that a product needs."""
+    plan = _plan(f)
+    block = f.i64("mul", f.i64("mul", plan.rows, plan.stretch), f.size)
+    left = f.op(f"select i1 {plan.beside}, i64 {block}, i64 0")
+    f.lines.append(f"ret i64 {f.i64('add', f.i64('add', plan.slab, left), _VECTOR)}")
+    return f.define(f"i64 @{name}(i64 %m, i64 %n, i64 %k)")
+
+
 def _product(f: _Function, name: str, one: str, names: dict[str, str]) -> str:
-    """The whole: blocks of rows, stretches of terms, panels."""
-    wide = _VECTORS * f.lanes
+    """The whole: slabs of columns, stretches of terms, blocks of rows, panels."""
+    wide, kinds = f.wide, f.tile.kinds
+    plan = _plan(f)
     address = f.op("ptrtoint ptr %scratch to i64")
     up = f.op(f"add i64 {address}, {_VECTOR - 1}")
-    panel = f.op(f"inttoptr i64 {f.op(f'and i64 {up}, {-_VECTOR}')} to ptr")
-    left = f.at(panel, _STRETCH * wide * f.size)
-    several = f.op(f"icmp sge i64 %n, {_PANELS * wide}")
+    panels = f.op(f"inttoptr i64 {f.op(f'and i64 {up}, {-_VECTOR}')} to ptr")
+    left = f.at(panels, plan.slab)
     down, across, line = (f.op(f"mul i64 %{x}, {f.size}") for x in ("lda", "ldb", "ldc"))
     a_straight, b_straight = (f.op(f"icmp eq i32 %turned.{x}, {blas.NO_TRANSPOSE}") for x in "ab")
     a_row = f.op(f"select i1 {a_straight}, i64 {down}, i64 {f.size}")
     a_term = f.op(f"select i1 {a_straight}, i64 {f.size}, i64 {down}")
     b_term = f.op(f"select i1 {b_straight}, i64 {across}, i64 {f.size}")
     b_column = f.op(f"select i1 {b_straight}, i64 {f.size}, i64 {across}")
+    few = f.op(f"icmp sle i64 %m, {_FEW}")
+    near = f.op(f"and i1 {few}, {b_straight}")
 
     def packed_rows(straight: str, matrix: str, apart: str, rows: str, columns: str, vectors: str, to: str) -> tuple[str, str]:
         """Copy rows side by side.  apart: bytes between rows as they are stored.  (bytes from row to row then, the block that goes on)."""
@@ -324,7 +427,7 @@ def _product(f: _Function, name: str, one: str, names: dict[str, str]) -> str:
     def packed_left(a: str, rows: str, terms: str) -> tuple[str, str, str]:
         """(where a block is read, bytes from row to row, bytes from term to term)."""
         before, (pack, read) = f.block, (f.label("pack"), f.label("read"))
-        f.branch(several, pack, read)
+        f.branch(plan.beside, pack, read)
         f.begin(pack)
         vectors = f.op(f"udiv i64 {f.op(f'add i64 {terms}, {f.lanes - 1}')}, {f.lanes}")
         stride, packed = packed_rows(a_straight, a, down, rows, terms, vectors, left)
@@ -334,85 +437,114 @@ def _product(f: _Function, name: str, one: str, names: dict[str, str]) -> str:
         where, row, term = (f.op(f"phi {kind} [ {there}, %{before} ], [ {here}, %{packed} ]") for kind, there, here in pairs)
         return where, row, term
 
-    def block(i: str) -> None:
-        rows = _least(f, f.op(f"sub i64 %m, {i}"), _BLOCK)
-        a_block, c_block = f.at("%a", f.op(f"mul i64 {i}, {a_row}")), f.at("%c", f.op(f"mul i64 {i}, {line}"))
-        few = f.op(f"icmp sle i64 {rows}, {_FEW}")
-        near = f.op(f"and i1 {few}, {b_straight}")
+    def panel(first: str, beyond: str) -> tuple[str, str, str]:
+        """(columns, whether these are all of a whole panel, vectors) of the panel that begins with a column."""
+        count = _least(f, f.op(f"sub i64 {beyond}, {first}"), wide)
+        vectors = "1"
+        for some in sorted(f.tile.rows)[:-1]:
+            more = f.op(f"icmp sgt i64 {count}, {some * f.lanes}")
+            following = min(v for v in f.tile.rows if v > some)
+            vectors = f.op(f"select i1 {more}, i64 {following}, i64 {vectors}")
+        return count, f.op(f"icmp eq i64 {count}, {wide}"), vectors
+
+    def slab(first: str) -> None:
+        width = _least(f, f.op(f"sub i64 %n, {first}"), plan.columns)
+        b_slab, c_slab = f.at("%b", f.op(f"mul i64 {first}, {b_column}")), f.at("%c", f.op(f"mul i64 {first}, {f.size}"))
 
         def stretch(p: str) -> None:
-            terms = _least(f, f.op(f"sub i64 %k, {p}"), _STRETCH)
-            a_here, b_stretch = f.at(a_block, f.op(f"mul i64 {p}, {a_term}")), f.at("%b", f.op(f"mul i64 {p}, {b_term}"))
-            a, row, term = packed_left(a_here, rows, terms)
+            terms = _least(f, f.op(f"sub i64 %k, {p}"), plan.stretch)
+            b_stretch = f.at(b_slab, f.op(f"mul i64 {p}, {b_term}"))
             begins = f.op(f"icmp eq i64 {p}, 0")
             beta = f.op(f"select i1 {begins}, {f.number} %beta, {f.number} {one}")
+            size = f.op(f"mul i64 {plan.stretch}, {f.size}")  # bytes that a column has in a panel
+            pack, blocks = f.label("all"), f.label("blocks")
+            f.branch(plan.several, pack, blocks)
+            f.begin(pack)
 
-            def columns(j: str) -> None:
-                count = _least(f, f.op(f"sub i64 %n, {j}"), wide)
-                b, c = f.at(b_stretch, f.op(f"mul i64 {j}, {b_column}")), f.at(c_block, f.op(f"mul i64 {j}, {f.size}"))
-                labels = {kind: f.label(kind) for kind in (*_KINDS, "pack", "switch", "done")}
-                is_whole = f.op(f"icmp eq i64 {count}, {wide}")
-                two = f.op(f"icmp sgt i64 {count}, {f.lanes}")
-                four = f.op(f"icmp sgt i64 {count}, {2 * f.lanes}")
-                vectors = f.op(f"select i1 {four}, i64 {_VECTORS}, i64 {f.op(f'select i1 {two}, i64 2, i64 1')}")
-                direct = f.op(f"and i1 {near}, {is_whole}")
-                before = f.block
-                f.branch(direct, labels["switch"], labels["pack"])
-                f.begin(labels["pack"])
-                packed_term, packed = packed_rows(b_straight, b, across, terms, count, vectors, panel)
-                f.go(labels["switch"])
-                f.begin(labels["switch"])
-                source = f.op(f"phi ptr [ {b}, %{before} ], [ {panel}, %{packed} ]")
-                step = f.op(f"phi i64 [ {b_term}, %{before} ], [ {packed_term}, %{packed} ]")
-                kind = f.op(f"select i1 {is_whole}, i64 0, i64 {vectors}")
-                cases = " ".join(
-                    f"i64 {0 if not ends else v}, label %{labels[name]}" for name, (v, ends) in _KINDS.items() if name != "part"
-                )
-                f.lines.append(f"switch i64 {kind}, label %{labels['part']} [ {cases} ]")
-                given = _parameters(f.number, **{
-                    "terms": terms, "a": a, "a.row": row, "a.term": term, "b": source, "b.term": step, "c": c, "c.row": line,
-                    "beta": beta, "columns": count,
-                })  # fmt: skip
-                for name in _KINDS:
-                    f.begin(labels[name])
-                    f.lines.append(f"call void @{names[name]}(i64 {rows}, {given})")
-                    f.go(labels["done"])
-                f.begin(labels["done"])
+            def kept(j: str) -> None:
+                count, _, vectors = panel(j, width)
+                b, to = f.at(b_stretch, f.op(f"mul i64 {j}, {b_column}")), f.at(panels, f.op(f"mul i64 {j}, {size}"))
+                packed_rows(b_straight, b, across, terms, count, vectors, to)
 
-            f.loop("0", "%n", wide, columns)
+            f.loop("0", width, wide, kept)
+            f.go(blocks)
+            f.begin(blocks)
 
-        f.loop("0", "%k", _STRETCH, stretch)
+            def block(i: str) -> None:
+                rows = _least(f, f.op(f"sub i64 %m, {i}"), plan.rows)
+                a_here = f.at(f.at("%a", f.op(f"mul i64 {i}, {a_row}")), f.op(f"mul i64 {p}, {a_term}"))
+                c_block = f.at(c_slab, f.op(f"mul i64 {i}, {line}"))
+                a, row, term = packed_left(a_here, rows, terms)
 
-    f.loop("0", "%m", _BLOCK, block)
+                def columns(j: str) -> None:
+                    count, is_whole, vectors = panel(j, width)
+                    b, c = f.at(b_stretch, f.op(f"mul i64 {j}, {b_column}")), f.at(c_block, f.op(f"mul i64 {j}, {f.size}"))
+                    labels = {kind: f.label(kind) for kind in (*kinds, "there", "look", "pack", "switch", "done")}
+                    own = f.at(panels, f.op(f"mul i64 {j}, {size}"))
+                    stride = f.op(f"mul i64 {vectors}, {f.lanes * f.size}")
+                    direct = f.op(f"and i1 {near}, {is_whole}")
+                    before = f.block
+                    f.branch(plan.several, labels["switch"], labels["look"])
+                    f.begin(labels["look"])
+                    f.branch(direct, labels["switch"], labels["pack"])
+                    f.begin(labels["pack"])
+                    packed_term, packed = packed_rows(b_straight, b, across, terms, count, vectors, panels)
+                    f.go(labels["switch"])
+                    f.begin(labels["switch"])
+                    places = ((own, stride, before), (b, b_term, labels["look"]), (panels, packed_term, packed))
+                    source = f.op("phi ptr " + ", ".join(f"[ {where}, %{block} ]" for where, _, block in places))
+                    step = f.op("phi i64 " + ", ".join(f"[ {bytes_}, %{block} ]" for _, bytes_, block in places))
+                    kind = f.op(f"select i1 {is_whole}, i64 0, i64 {vectors}")
+                    cases = " ".join(
+                        f"i64 {v if ends else 0}, label %{labels[name]}" for name, (v, ends) in kinds.items() if v > 1
+                    )
+                    f.lines.append(f"switch i64 {kind}, label %{labels[[*kinds][-1]]} [ {cases} ]")
+                    given = _parameters(f.number, **{
+                        "terms": terms, "a": a, "a.row": row, "a.term": term, "b": source, "b.term": step, "c": c, "c.row": line,
+                        "beta": beta, "columns": count,
+                    })  # fmt: skip
+                    for name in kinds:
+                        f.begin(labels[name])
+                        f.lines.append(f"call void @{names[name]}(i64 {rows}, {given})")
+                        f.go(labels["done"])
+                    f.begin(labels["done"])
+
+                f.loop("0", width, wide, columns)
+
+            f.loop("0", "%m", plan.rows, block)
+
+        f.loop("0", "%k", plan.stretch, stretch)
+
+    f.loop("0", "%n", plan.columns, slab)
     f.lines.append("ret void")
     sizes = "i32 %order, i32 %turned.a, i32 %turned.b, i64 %m, i64 %n, i64 %k"
     operands = f"{f.number} %alpha, ptr %a, i64 %lda, ptr %b, i64 %ldb, {f.number} %beta, ptr %c, i64 %ldc"
     return f.define(f"void @{name}({sizes}, {operands}, ptr %scratch)")
 
 
-def scratch(dtype: DType, lanes: int) -> tuple[int, int, int]:
-    """(columns, bytes, more bytes): how much memory of its own a product of fewer columns needs, and one of as many."""
-    panel = _VECTOR + _STRETCH * _VECTORS * lanes * dtype.itemsize
-    return _PANELS * _VECTORS * lanes, panel, panel + _STRETCH * _BLOCK * dtype.itemsize
+def scratch(name: str) -> str:
+    """The function of (m, n, k) that gives the bytes of memory of its own which the product of this name needs."""
+    return f"{name}_scratch"
 
 
-def helper(dtype: DType, lanes: int) -> tuple[str, str, dict[str, str]]:
+def helper(dtype: DType, lanes: int, tile: Tile = OF_32) -> tuple[str, str, dict[str, str]]:
     """(name, definitions, declarations by symbol) of a function that computes what the CBLAS routine gemm does, for
-    row-major matrices and at least one term; its last parameter is the address of memory of its own (`scratch`).
+    row-major matrices and at least one row, column and term; its last parameter is the address of memory of its own (`scratch`).
 
-    lanes: elements of a vector, a power of 2; there are 32 registers for vectors."""
+    lanes: elements of a vector, a power of 2."""
     prefix = f"packed_{'s' if dtype is float32 else 'd'}gemm"
     parts, declarations, names = list[str](), dict[str, str](), dict[str, str]()
 
     def written(write: Callable[..., str], name: str, *given: object) -> str:
-        f = _Function(dtype, lanes)
+        f = _Function(dtype, lanes, tile)
         parts.append(write(f, name, *given))
         declarations.update(f.declarations)
         return name
 
-    for kind, (vectors, ends) in _KINDS.items():
-        kernels = {rows: written(_kernel, f"{prefix}_{kind}{rows}", rows, vectors, ends) for rows in _ROWS[vectors]}
+    for kind, (vectors, ends) in tile.kinds.items():
+        kernels = {rows: written(_kernel, f"{prefix}_{kind}_{rows}", rows, vectors, ends) for rows in tile.rows[vectors]}
         names[kind] = written(_rows_of_panel, f"{prefix}_{kind}", kernels)
     for kind in ("straight", "turned"):
         names[kind] = written(_pack, f"{prefix}_{kind}", kind == "turned")
+    written(_scratch, scratch(prefix))
     return written(_product, prefix, constant(1.0, dtype), names), "\n".join(parts), declarations

@@ -48,7 +48,9 @@ LARGE: Final = 1 << 24
 _TILE: Final = 1 << 23
 """Multiplications of a tile at least.  Below 7.4 million OpenBLAS has other kernels, which round in other places."""
 _EDGE: Final = 256
-"""Rows and columns of a tile, about.  OpenBLAS packs the operands of each tile, which costs a tenth of this size's time."""
+"""Rows and columns of a tile, about.  The operands of each tile are packed, which costs a tenth of this size's time."""
+_HUGE: Final = 1 << 29
+"""Multiplications from which tiles of our kernels have twice as many rows and columns: there are still some for each of two threads."""
 LARGE_MATRIX: Final = 1 << 20
 """Elements of a matrix whose product with a vector is cut, on one thread, too: there tiles have other bits than the whole."""
 _STRIP: Final = 1 << 18
@@ -218,7 +220,6 @@ def _parts(name: str, value: str, length: str) -> str:
 def _packed(r: _Routine, dtype: DType) -> tuple[str, str, dict[str, str]]:
     """(name, text, declarations) of what computes a product by our kernels on this thread, by BLAS where there is no memory."""
     helper, text, declarations = packed_products.helper(dtype, 64 // dtype.itemsize)
-    columns, less, more = packed_products.scratch(dtype, 64 // dtype.itemsize)
     name = f"alone_{r.letter}gemm"
     declarations |= {_ALLOCATE: f"declare ptr @{_ALLOCATE}(i64)", _FREE: f"declare void @{_FREE}(ptr)"}
     own = r.call(helper).removesuffix(")") + ", ptr %scratch)"
@@ -226,8 +227,7 @@ def _packed(r: _Routine, dtype: DType) -> tuple[str, str, dict[str, str]]:
         name,
         f"""{text}
 define internal void @{name}({", ".join(f"{kind} %{name}" for kind, name in r.parameters)}) {{
-  %wide = icmp uge i64 %n, {columns}
-  %size = select i1 %wide, i64 {more}, i64 {less}
+  %size = call i64 @{packed_products.scratch(helper)}(i64 %m, i64 %n, i64 %k)
   %scratch = call ptr @{_ALLOCATE}(i64 %size)
   %none = icmp eq ptr %scratch, null
   br i1 %none, label %blas, label %packed
@@ -313,11 +313,14 @@ ours:
 count:
   %useful = udiv i64 %total, {_TILE}
   %most = call i64 @llvm.smin.i64(i64 %useful, i64 {_TILES})
-  %m.up = add i64 %m, {_EDGE // 2}
-  %m.edges = udiv i64 %m.up, {_EDGE}
+  %huge = icmp uge i64 %total, {_HUGE if packs else -1}
+  %edge = select i1 %huge, i64 {2 * _EDGE}, i64 {_EDGE}
+  %edge.half = lshr i64 %edge, 1
+  %m.up = add i64 %m, %edge.half
+  %m.edges = udiv i64 %m.up, %edge
   %down.first = call i64 @llvm.smax.i64(i64 %m.edges, i64 1)
-  %n.up = add i64 %n, {_EDGE // 2}
-  %n.edges = udiv i64 %n.up, {_EDGE}
+  %n.up = add i64 %n, %edge.half
+  %n.edges = udiv i64 %n.up, %edge
   %across.first = call i64 @llvm.smax.i64(i64 %n.edges, i64 1)
   br label %look
 look:
