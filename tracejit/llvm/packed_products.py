@@ -34,7 +34,7 @@ from tracejit.llvm import blas
 from tracejit.llvm.operations import constant, lane_type
 from tracejit.native.text import FunctionText
 
-__all__ = ["OF_16", "OF_32", "Tile", "helper", "scratch"]
+__all__ = ["OF_16", "OF_32", "Tile", "helper", "is_thin", "scratch", "thin"]
 
 _STRETCH: Final = 384
 """Terms that are added up in registers at most, and rows of a panel: it has 96 KB of four vectors of 64 bytes."""
@@ -50,6 +50,8 @@ _ROWS: Final = 12
 """Rows that blocks have multiples of: each kernel's rows divide them."""
 _VECTOR: Final = 64
 """Bytes of the widest vectors, at whose multiples panels begin."""
+_BESIDE: Final = 4
+"""Rows of the many that a kernel of thin products multiplies the few by."""
 _FEW: Final = 24
 """Rows for which a panel is read where it lies: to put it side by side costs as much as to read it some times."""
 
@@ -69,14 +71,24 @@ class Tile(NamedTuple):
         return next(iter(self.rows))
 
     @property
+    def thin(self) -> int:
+        """Rows, or columns, of a product up to which it is thin."""
+        return 2 * self.few
+
+    @property
+    def few(self) -> int:
+        """Rows of a kernel of thin products at most."""
+        return 4 if self.vectors == 4 else 3
+
+    @property
     def kinds(self) -> dict[str, tuple[int, bool]]:
         """Panels by their names: how many vectors, and whether the columns end before them.  The last one has one vector."""
         return {"whole": (self.vectors, False)} | {f"ends{vectors}": (vectors, True) for vectors in self.rows}
 
 
-OF_32: Final = Tile({4: (6, 4, 2, 1), 2: (12, 6, 4, 2, 1), 1: (12, 6, 4, 2, 1)})
+OF_32: Final = Tile({4: (6, 5, 4, 3, 2, 1), 2: (12, 6, 4, 2, 1), 1: (12, 6, 4, 2, 1)})
 """Where there are 32 registers for vectors: 24 of them hold sums."""
-OF_16: Final = Tile({2: (6, 4, 2, 1), 1: (12, 6, 4, 2, 1)})
+OF_16: Final = Tile({2: (6, 5, 4, 3, 2, 1), 1: (12, 6, 4, 2, 1)})
 """Where there are 16: 12 of them hold sums."""
 
 
@@ -158,6 +170,18 @@ class _Function(FunctionText):
         self.go(head)
         self.begin(end)
         return i
+
+    def choose(self, number: str, parts: dict[int, Callable[[], None]]) -> None:
+        """Do the part of a number, none where there is none."""
+        labels, end = {i: self.label("case") for i in parts}, self.label("end")
+        self.lines.append(
+            f"switch i64 {number}, label %{end} [ {' '.join(f'i64 {i}, label %{at}' for i, at in labels.items())} ]"
+        )
+        for i, part in parts.items():
+            self.begin(labels[i])
+            part()
+            self.go(end)
+        self.begin(end)
 
     def define(self, head: str) -> str:
         bits = 8 * self.lanes * self.size
@@ -269,17 +293,31 @@ def _rows_of_panel(f: _Function, name: str, kernels: dict[int, str]) -> str:
 
     def part(rows: int) -> Callable[[str], None]:
         def call(i: str) -> None:
-            a = f.at("%a", f.op(f"mul i64 {i}, %a.row"))
-            c = f.at("%c", f.op(f"mul i64 {i}, %c.row"))
+            a = f.at("%a", f.i64("mul", i, "%a.row"))
+            c = f.at("%c", f.i64("mul", i, "%c.row"))
             f.lines.append(f"call void @{kernels[rows]}({_parameters(f.number, a=a, c=c)})")
 
         return call
 
-    done = "0"
-    for rows in kernels:
-        done = f.loop(done, "%rows", rows, part(rows), rows)
+    most = max(kernels)
+    if len(kernels) == most:  # there is one for each number of rows: the last ones are halved, few rows leave registers unused
+        done = f.loop("0", "%rows", most, part(most), 2 * most)
+        left = f.i64("sub", "%rows", done)
+        first = _half(f, left, most)
+        f.choose(first, {rows: lambda rows=rows: part(rows)(done) for rows in kernels})  # type: ignore[misc]
+        f.choose(f.i64("sub", left, first), {rows: lambda rows=rows: part(rows)(f.i64("add", done, first)) for rows in kernels})  # type: ignore[misc]
+    else:
+        done = "0"
+        for rows in kernels:
+            done = f.loop(done, "%rows", rows, part(rows), rows)
     f.lines.append("ret void")
     return f.define(f"void @{name}(i64 %rows, {_parameters(f.number)})")
+
+
+def _half(f: _Function, count: str, most: int) -> str:
+    """The count, or half of it, rounded up, where it is more than `most`."""
+    both = f.op(f"icmp sgt i64 {count}, {most}")
+    return f.op(f"select i1 {both}, i64 {f.i64('lshr', f.i64('add', count, 1), 1)}, i64 {count}")
 
 
 def _transposed(f: _Function, rows: list[str]) -> list[str]:
@@ -391,7 +429,9 @@ def _scratch(f: _Function, name: str) -> str:
     plan = _plan(f)
     block = f.i64("mul", f.i64("mul", plan.rows, plan.stretch), f.size)
     left = f.op(f"select i1 {plan.beside}, i64 {block}, i64 0")
-    f.lines.append(f"ret i64 {f.i64('add', f.i64('add', plan.slab, left), _VECTOR)}")
+    few = f.i64("mul", _rounded_up(f, "%k", f.lanes), f.tile.thin * f.size)  # of a thin one
+    most = f.call("llvm.smax.i64", "i64", ("i64", f.i64("add", plan.slab, left)), ("i64", few))
+    f.lines.append(f"ret i64 {f.i64('add', most, _VECTOR)}")
     return f.define(f"i64 @{name}(i64 %m, i64 %n, i64 %k)")
 
 
@@ -522,9 +562,166 @@ def _product(f: _Function, name: str, one: str, names: dict[str, str]) -> str:
     return f.define(f"void @{name}({sizes}, {operands}, ptr %scratch)")
 
 
+_DOTS: Final = (
+    ("i64", "terms"), ("ptr", "x"), ("i64", "x.row"), ("ptr", "w"), ("i64", "w.row"), ("ptr", "c"), ("i64", "c.x"), ("i64", "c.w"),
+    ("N", "alpha"), ("N", "beta"),
+)  # fmt: skip
+"""Parameters of a kernel of thin products.  c.x, c.w: bytes in the result from a row of x, or of w, to the next."""
+
+
+def _dots_parameters(number: str, **instead: str) -> str:
+    return ", ".join(f"{number if kind == 'N' else kind} {instead.get(name, f'%{name}')}" for kind, name in _DOTS)
+
+
+def _dots(f: _Function, name: str, few: int, many: int) -> str:
+    """Inner products of rows of x by rows of w: a vector of sums for each, whose lanes are added up in the end."""
+    width = f.lanes * f.size
+    xs = [f.at("%x", 0 if r == 0 else f.i64("mul", "%x.row", r)) for r in range(few)]
+    ws = [f.at("%w", 0 if r == 0 else f.i64("mul", "%w.row", r)) for r in range(many)]
+    count = few * many
+
+    def step(left: list[str], right: list[str], sums: Sequence[str]) -> list[str]:
+        return [f.fma(left[i], right[j], sums[i * many + j]) for i in range(few) for j in range(many)]
+
+    whole = f.i64("udiv", "%terms", f.lanes)
+    f.branch(f.op(f"icmp ne i64 {whole}, 0"), "vector", "rest")
+    f.begin("vector")
+    at = len(f.lines)
+    i, offset = f.name(), f.name()
+    carried = [f.name() for _ in range(count)]
+    found = step([f.load(f.at(x, offset)) for x in xs], [f.load(f.at(w, offset)) for w in ws], carried)
+    after, following = f.i64("sub", i, 1), f.i64("add", offset, width)
+    f.lines[at:at] = [
+        f"{i} = phi i64 [ {whole}, %entry ], [ {after}, %vector ]",
+        f"{offset} = phi i64 [ 0, %entry ], [ {following}, %vector ]",
+        *[f"{x} = phi {f.vector} [ zeroinitializer, %entry ], [ {y}, %vector ]" for x, y in zip(carried, found, strict=True)],
+    ]
+    f.branch(f.op(f"icmp ne i64 {after}, 0"), "vector", "rest")
+    f.begin("rest")
+    end = f.op(f"phi i64 [ 0, %entry ], [ {following}, %vector ]")
+    so_far = [f.op(f"phi {f.vector} [ zeroinitializer, %entry ], [ {x}, %vector ]") for x in found]
+    left = f.i64("sub", "%terms", f.i64("mul", whole, f.lanes))
+    f.branch(f.op(f"icmp ne i64 {left}, 0"), "part", "finish")
+    f.begin("part")
+    mask = f.mask(0, left)
+    last = step([f.masked_load(f.at(x, end), mask) for x in xs], [f.masked_load(f.at(w, end), mask) for w in ws], so_far)
+    f.go("finish")
+    f.begin("finish")
+    sums = [f.op(f"phi {f.vector} [ {x}, %rest ], [ {y}, %part ]") for x, y in zip(so_far, last, strict=True)]
+    alpha = f.splat("%alpha")
+    numbers: list[str] = []
+    for first in range(0, count, f.lanes):
+        group = sums[first : first + f.lanes]
+        totals = f.op(f"fmul {f.vector} {alpha}, {_added_up(f, group + ['zeroinitializer'] * (f.lanes - len(group)))}")
+        numbers += [f.op(f"extractelement {f.vector} {totals}, i32 {lane}") for lane in range(len(group))]
+    lines = [f.at("%c", 0 if r == 0 else f.i64("mul", "%c.x", r)) for r in range(few)]
+    places = [f.at(lines[r], 0 if j == 0 else f.i64("mul", "%c.w", j)) for r in range(few) for j in range(many)]
+    f.branch(f.op(f"fcmp une {f.number} %beta, 0.0"), "add", "fresh")
+    f.begin("add")
+    for number, place in zip(numbers, places, strict=True):
+        old = f.op(f"load {f.number}, ptr {place}, align {f.size}")
+        total = f.op(f"fadd {f.number} {f.op(f'fmul {f.number} %beta, {old}')}, {number}")
+        f.lines.append(f"store {f.number} {total}, ptr {place}, align {f.size}")
+    f.lines.append("ret void")
+    f.begin("fresh")
+    f.lines += [f"store {f.number} {x}, ptr {place}, align {f.size}" for x, place in zip(numbers, places, strict=True)]
+    f.lines.append("ret void")
+    return f.define(f"void @{name}({_dots_parameters(f.number)})")
+
+
+def _added_up(f: _Function, vectors: list[str]) -> str:
+    """The sums over the lanes of as many vectors as each has lanes, as one vector: what _transposed does, added up at each step."""
+    n, half = f.lanes, f.lanes // 2
+    low, high = (", ".join(f"i32 {i + at}, i32 {i + at + n}" for i in range(half)) for at in (0, half))
+    while len(vectors) > 1:
+        middle = len(vectors) // 2
+        pairs = zip(vectors[:middle], vectors[middle:], strict=True)
+        vectors = [
+            f.op(
+                f"fadd {f.vector} "
+                + ", ".join(f.op(f"shufflevector {f.vector} {a}, {f.vector} {b}, <{n} x i32> <{order}>") for order in (low, high))
+            )
+            for a, b in pairs
+        ]
+    return vectors[0]
+
+
+def _thin(f: _Function, name: str, kernels: dict[tuple[int, int], str], turn: str) -> str:
+    """A product of few rows by a matrix that is stored transposed, or of a matrix that is not by few columns: inner products."""
+    by_rows = f.op(f"icmp ne i32 %turned.b, {blas.NO_TRANSPOSE}")
+    by_rows = f.op(f"and i1 {by_rows}, {f.op(f'icmp sle i64 %m, {f.tile.thin}')}")
+
+    def either(kind: str, yes: str, no: str) -> str:
+        return f.op(f"select i1 {by_rows}, {kind} {yes}, {kind} {no}")
+
+    few, many = either("i64", "%m", "%n"), either("i64", "%n", "%m")
+    x, w, c = either("ptr", "%a", "%b"), either("ptr", "%b", "%a"), "%c"
+    x_apart, w_row = (f.i64("mul", either("i64", *pair), f.size) for pair in (("%lda", "%ldb"), ("%ldb", "%lda")))
+    line = f.i64("mul", "%ldc", f.size)
+    c_x, c_w = either("i64", line, str(f.size)), either("i64", str(f.size), line)
+    lies = [f.op(f"icmp {test} i32 %turned.{of}, {blas.NO_TRANSPOSE}") for test, of in (("eq", "a"), ("ne", "b"))]
+    before = f.block
+    f.branch(either("i1", *lies), "go", "pack")
+    f.begin("pack")
+    address = f.i64("and", f.i64("add", f.op("ptrtoint ptr %scratch to i64"), _VECTOR - 1), -_VECTOR)
+    own = f.op(f"inttoptr i64 {address} to ptr")
+    vectors = f.i64("udiv", f.i64("add", "%k", f.lanes - 1), f.lanes)
+    f.lines.append(f"call void @{turn}(ptr {x}, i64 {x_apart}, i64 {few}, i64 %k, i64 {vectors}, ptr {own})")
+    own_row = f.i64("mul", vectors, f.lanes * f.size)
+    f.go("go")
+    f.begin("go")
+    x = f.op(f"phi ptr [ {x}, %{before} ], [ {own}, %pack ]")
+    x_row = f.op(f"phi i64 [ {x_apart}, %{before} ], [ {own_row}, %pack ]")
+    first = _half(f, few, f.tile.few)
+    second = f.i64("sub", few, first)
+
+    def part(beside: int) -> Callable[[str], None]:
+        def call(j: str) -> None:
+            w_here, c_here = f.at(w, f.i64("mul", j, w_row)), f.at(c, f.i64("mul", j, c_w))
+            given = {"terms": "%k", "x.row": x_row, "w": w_here, "w.row": w_row, "c.x": c_x, "c.w": c_w}
+
+            def rows(count: int, x_here: str, c_part: str) -> Callable[[], None]:
+                text = _dots_parameters(f.number, **given, x=x_here, c=c_part)
+                return lambda: f.lines.append(f"call void @{kernels[count, beside]}({text})")
+
+            counts = sorted({count for count, _ in kernels})
+            f.choose(first, {count: rows(count, x, c_here) for count in counts})
+            x_there, c_there = f.at(x, f.i64("mul", first, x_row)), f.at(c_here, f.i64("mul", first, c_x))
+            f.choose(second, {count: rows(count, x_there, c_there) for count in counts})
+
+        return call
+
+    done = f.loop("0", many, _BESIDE, part(_BESIDE), _BESIDE)
+    f.loop(done, many, 1, part(1))
+    f.lines.append("ret void")
+    sizes = "i32 %order, i32 %turned.a, i32 %turned.b, i64 %m, i64 %n, i64 %k"
+    operands = f"{f.number} %alpha, ptr %a, i64 %lda, ptr %b, i64 %ldb, {f.number} %beta, ptr %c, i64 %ldc"
+    return f.define(f"void @{name}({sizes}, {operands}, ptr %scratch)")
+
+
+def _is_thin(f: _Function, name: str) -> str:
+    """Whether a product is thin: few rows by what is stored transposed, or few columns beside what is not."""
+    rows, columns = (f.op(f"icmp sle i64 %{size}, {f.tile.thin}") for size in "mn")
+    lies = [f.op(f"icmp {test} i32 %turned.{of}, {blas.NO_TRANSPOSE}") for test, of in (("ne", "b"), ("eq", "a"))]
+    both = [f.op(f"and i1 {few}, {there}") for few, there in zip((rows, columns), lies, strict=True)]
+    f.lines.append(f"ret i1 {f.op(f'or i1 {both[0]}, {both[1]}')}")
+    return f.define(f"i1 @{name}(i32 %turned.a, i32 %turned.b, i64 %m, i64 %n)")
+
+
 def scratch(name: str) -> str:
     """The function of (m, n, k) that gives the bytes of memory of its own which the product of this name needs."""
     return f"{name}_scratch"
+
+
+def thin(name: str) -> str:
+    """The function with the arguments of the product of this name that computes thin ones, by inner products of rows."""
+    return f"{name}_thin"
+
+
+def is_thin(name: str) -> str:
+    """The function of (turned.a, turned.b, m, n) that tells whether `thin` computes such a product; then only it may: part of a thin
+    product has the same bits in all of its parts, but other ones than `name` gives."""
+    return f"{name}_is_thin"
 
 
 def helper(dtype: DType, lanes: int, tile: Tile = OF_32) -> tuple[str, str, dict[str, str]]:
@@ -547,4 +744,11 @@ def helper(dtype: DType, lanes: int, tile: Tile = OF_32) -> tuple[str, str, dict
     for kind in ("straight", "turned"):
         names[kind] = written(_pack, f"{prefix}_{kind}", kind == "turned")
     written(_scratch, scratch(prefix))
+    written(_is_thin, is_thin(prefix))
+    dots = {
+        (few, many): written(_dots, f"{prefix}_dots_{few}_{many}", few, many)
+        for many in (_BESIDE, 1)
+        for few in range(1, tile.few + 1)
+    }
+    written(_thin, thin(prefix), dots, names["turned"])
     return written(_product, prefix, constant(1.0, dtype), names), "\n".join(parts), declarations

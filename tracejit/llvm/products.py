@@ -10,8 +10,7 @@ Tiles follow from the sizes alone, and have all terms of their elements: so resu
 Where vectors have 512 bits, products of matrices are computed by kernels of our own (packed_products.py): OpenBLAS
 has kernels of half that width for some such processors, and packs more than it needs to for products of few rows or
 terms.  Their elements have the same bits in a tile and in the whole, so one thread computes the whole.  What OpenBLAS
-computes sooner stays with it: products of up to products.SMALL multiplications, which eager mode leaves to NumPy, and
-those of a few rows with a matrix that is stored transposed (`_FEW`, `_SOME`), for which it has kernels that pack nothing.
+computes sooner stays with it: products of up to products.SMALL multiplications, which eager mode leaves to NumPy.
 
 `symbols()` are the functions that programs
 link: those of the BLAS (`blas.symbols`) by the name of `blas.routine(letter, name)`, with the same arguments.  `core/products.py` is told
@@ -57,9 +56,6 @@ _STRIP: Final = 1 << 18
 """Elements of a part of it at least."""
 _SIDE: Final = 32
 """Rows and columns that tiles are multiples of: what any kernel holds in registers."""
-_FEW: Final = 8
-"""Rows of a product that OpenBLAS computes sooner, if its second operand is stored transposed and it has at most _SOME multiplications."""
-_SOME: Final = 1_000_000
 _TILES: Final = 128
 """Tiles at most: OpenBLAS has memory for twice as many threads as it was built for, 64 in NumPy's."""
 
@@ -222,17 +218,25 @@ def _packed(r: _Routine, dtype: DType) -> tuple[str, str, dict[str, str]]:
     helper, text, declarations = packed_products.helper(dtype, 64 // dtype.itemsize)
     name = f"alone_{r.letter}gemm"
     declarations |= {_ALLOCATE: f"declare ptr @{_ALLOCATE}(i64)", _FREE: f"declare void @{_FREE}(ptr)"}
-    own = r.call(helper).removesuffix(")") + ", ptr %scratch)"
+    own, thin = (r.call(symbol).removesuffix(")") + ", ptr %scratch)" for symbol in (helper, packed_products.thin(helper)))
     return (
         name,
         f"""{text}
-define internal void @{name}({", ".join(f"{kind} %{name}" for kind, name in r.parameters)}) {{
+define internal void @{name}({", ".join(f"{kind} %{name}" for kind, name in r.parameters)}, i64 %thin) {{
   %size = call i64 @{packed_products.scratch(helper)}(i64 %m, i64 %n, i64 %k)
   %scratch = call ptr @{_ALLOCATE}(i64 %size)
   %none = icmp eq ptr %scratch, null
-  br i1 %none, label %blas, label %packed
-packed:
+  br i1 %none, label %blas, label %found
+found:
+  %few = icmp ne i64 %thin, 0
+  br i1 %few, label %rows, label %tiles
+rows:
+  {thin}
+  br label %done
+tiles:
   {own}
+  br label %done
+done:
   call void @{_FREE}(ptr %scratch)
   ret void
 blas:
@@ -250,21 +254,25 @@ def _gemm_text(dtype: DType, packs: bool) -> tuple[str, dict[str, str]]:
     """The text of gemm, and what it declares."""
     number, letter = lane_type(dtype), "s" if dtype is dtypes.float32 else "d"
     r = _Routine(letter, "gemm", _gemm(number))
-    words = len(r.parameters) + 3
+    words = len(r.parameters) + 4
     alone, before, declarations = r.of_blas, "", dict[str, str]()
     enter, leave = f"call void @{ENTER}()", f"call void @{LEAVE}()"
+    extra: tuple[str, ...] = ()
+
+    def whole(**instead: str) -> str:
+        """The call of what computes a product, or a tile, on this thread."""
+        return r.call(alone, **instead).removesuffix(")") + "".join(f", i64 %{name}" for name in extra) + ")"
+
     first = f"""  {enter}
   br label %ours"""
     if packs:
         alone, before, declarations = _packed(r, dtype)
+        extra = ("thin",)
+        is_thin = packed_products.is_thin(f"packed_{letter}gemm")
         first = f"""  %small = icmp ule i64 %total, {products.SMALL}
-  %some = icmp ule i64 %total, {_SOME}
-  %few = icmp ule i64 %m, {_FEW}
-  %turned = icmp ne i32 %turned.b, {blas.NO_TRANSPOSE}
-  %thin = and i1 %few, %turned
-  %sooner = and i1 %thin, %some
-  %theirs = or i1 %small, %sooner
-  br i1 %theirs, label %blas, label %ours
+  %is.thin = call i1 @{is_thin}(i32 %turned.a, i32 %turned.b, i64 %m, i64 %n)
+  %thin = zext i1 %is.thin to i64
+  br i1 %small, label %blas, label %ours
 blas:
   {enter}
   {r.call()}
@@ -275,7 +283,7 @@ blas:
 {r.declaration()}
 {before}
 define internal i64 @tile_{letter}gemm(ptr %block, i64 %tile) {{
-{r.loads("tile.rows", "tile.columns", "across")}
+{r.loads("tile.rows", "tile.columns", "across", *extra)}
   %i = udiv i64 %tile, %across
   %j = urem i64 %tile, %across
   %row = mul i64 %i, %tile.rows
@@ -295,7 +303,7 @@ define internal i64 @tile_{letter}gemm(ptr %block, i64 %tile) {{
   %c.row = mul i64 %row, %ldc
   %c.offset = add i64 %c.row, %column
   %c.here = getelementptr {number}, ptr %c, i64 %c.offset
-  {r.call(alone, m="%rows", n="%columns", a="%a.here", b="%b.here", c="%c.here")}
+  {whole(m="%rows", n="%columns", a="%a.here", b="%b.here", c="%c.here")}
   ret i64 0
 }}
 
@@ -348,11 +356,11 @@ cut:
   br i1 %more, label %share, label %alone
 share:
   %block = alloca [{words} x i64]
-{r.stores("tile.rows", "tile.columns", "across")}
+{r.stores("tile.rows", "tile.columns", "across", *extra)}
   %status = call i64 @{PARALLEL}(ptr @tile_{letter}gemm, ptr %block, i64 %tiles)
   br label %end
 alone:
-  {r.call(alone)}
+  {whole()}
   br label %end
 end:
   {leave}
