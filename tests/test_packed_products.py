@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
-from tracejit.llvm import blas, packed_products
+from tracejit.llvm import blas, packed_products, products
 from tracejit.native import machine_code
 
 KINDS = [(dtype, width // dtype.itemsize) for dtype in (dtypes.float32, dtypes.float64) for width in (64, 32, 16)]
@@ -25,6 +26,7 @@ TILES = {
     32: packed_products.OF_16,
     16: packed_products.OF_16._replace(fused=False),
 }  # by bytes of a vector
+FORCED = {64: "", 32: "x86-64-v3", 16: "x86-64"}  # processors with AVX2, and with SSE2
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there programs have no such kernels")
 
 
@@ -38,13 +40,27 @@ class Compiled(NamedTuple):
     owner: object
 
 
+def assembled(text: str, processor: str) -> bytes:
+    """Object code that uses the instructions of a processor of this name alone, where this machine has them; else its own."""
+    features = llvm.get_host_cpu_features()
+    if not processor or not all(features.get(name, False) for name in ("avx2", "fma")):
+        return machine_code.assemble(text, computes=True)
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    machine = target.create_target_machine(cpu=processor, opt=3, jit=True, reloc="static", codemodel="jitdefault")
+    module = llvm.parse_assembly(text)
+    module.triple, module.data_layout = llvm.get_process_triple(), str(machine.target_data)
+    return bytes(machine.emit_object(module))
+
+
 @cache
 def compiled(dtype: DType, lanes: int) -> Compiled:
     name, text, declarations = packed_products.helper(dtype, lanes, TILES[lanes * dtype.itemsize])
     names = name, packed_products.thin(name), packed_products.is_thin(name), packed_products.scratch(name)
     table = f"@table = constant [4 x ptr] [{', '.join(f'ptr @{name}' for name in names)}]"
     text = "\n".join([*declarations.values(), text, table])
-    address, owner = machine_code.link(machine_code.assemble(text, computes=True), {}, "table")
+    address, owner = machine_code.link(assembled(text, FORCED[lanes * dtype.itemsize]), {}, "table")
     number = ctypes.c_float if dtype is dtypes.float32 else ctypes.c_double
     matrix = (ctypes.c_void_p, ctypes.c_int64)
     product = ctypes.CFUNCTYPE(
@@ -213,3 +229,37 @@ def _before_a_wall(shape: tuple[int, int], dtype: DType) -> tuple[np.ndarray, mm
     address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
     assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(address + pages * page), page, 0) == 0
     return np.frombuffer(memory, dtype.numpy, shape[0] * shape[1], pages * page - size).reshape(shape), memory
+
+
+@pytest.mark.parametrize("turned", [(False, False), (False, True), (True, True)])
+def test_processors_of_256_bits_have_kernels_of_thin_products_alone(
+    monkeypatch: pytest.MonkeyPatch, turned: tuple[bool, bool]
+) -> None:
+    if products._kernels() is None or not blas.blas().governed:
+        pytest.skip("this machine has none")
+    functions = linked_for_256_bits(monkeypatch)
+    for dtype, lanes, letter in ((dtypes.float32, 8, "s"), (dtypes.float64, 4, "d")):
+        for m, n, k in ((5, 300, 150), (300, 5, 150), (40, 60, 70)):
+            a = matrix(*((k, m) if turned[0] else (m, k)), dtype, 0)
+            b = matrix(*((n, k) if turned[1] else (k, n)), dtype, 1)
+            found, own = np.empty((m, n), dtype.numpy), np.empty((m, n), dtype.numpy)
+            flags = [blas.TRANSPOSE if t else blas.NO_TRANSPOSE for t in turned]
+            operands = [x for y in (a, b) for x in (y.ctypes.data, y.shape[1])]
+            functions[letter](blas.ROW_MAJOR, *flags, m, n, k, 1.0, *operands, 0.0, found.ctypes.data, n)
+            if is_thin(dtype, lanes, m, n, turned):
+                multiply(dtype, lanes, a, b, own, turned, thin=True)
+                np.testing.assert_array_equal(found, own)
+            else:
+                np.testing.assert_allclose(found, (a.T if turned[0] else a) @ (b.T if turned[1] else b), rtol=1e-3, atol=1e-3)
+
+
+def linked_for_256_bits(monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[..., None]]:
+    """gemm by its letter, as it is on a processor with AVX2 and FMA."""
+    monkeypatch.setattr(products, "_kernels", lambda: products.FUSED)
+    addresses = products._linked.__wrapped__()
+    found = {}
+    for letter, number in (("s", ctypes.c_float), ("d", ctypes.c_double)):
+        matrix = (ctypes.c_void_p, ctypes.c_int64)
+        kind = ctypes.CFUNCTYPE(None, *[ctypes.c_int] * 3, *[ctypes.c_int64] * 3, number, *matrix, *matrix, number, *matrix)
+        found[letter] = kind(addresses[blas.routine(letter, "gemm")])
+    return found

@@ -724,11 +724,12 @@ def is_thin(name: str) -> str:
     return f"{name}_is_thin"
 
 
-def helper(dtype: DType, lanes: int, tile: Tile = OF_32) -> tuple[str, str, dict[str, str]]:
+def helper(dtype: DType, lanes: int, tile: Tile = OF_32, thin_only: bool = False) -> tuple[str, str, dict[str, str]]:
     """(name, definitions, declarations by symbol) of a function that computes what the CBLAS routine gemm does, for
     row-major matrices and at least one row, column and term; its last parameter is the address of memory of its own (`scratch`).
 
-    lanes: elements of a vector, a power of 2."""
+    lanes: elements of a vector, a power of 2.  thin_only: do not define the function, only what computes thin products
+    (`thin`, `is_thin`, `scratch`)."""
     prefix = f"packed_{'s' if dtype is float32 else 'd'}gemm"
     parts, declarations, names = list[str](), dict[str, str](), dict[str, str]()
 
@@ -738,17 +739,19 @@ def helper(dtype: DType, lanes: int, tile: Tile = OF_32) -> tuple[str, str, dict
         declarations.update(f.declarations)
         return name
 
-    for kind, (vectors, ends) in tile.kinds.items():
-        kernels = {rows: written(_kernel, f"{prefix}_{kind}_{rows}", rows, vectors, ends) for rows in tile.rows[vectors]}
-        names[kind] = written(_rows_of_panel, f"{prefix}_{kind}", kernels)
     for kind in ("straight", "turned"):
         names[kind] = written(_pack, f"{prefix}_{kind}", kind == "turned")
-    written(_scratch, scratch(prefix))
-    written(_is_thin, is_thin(prefix))
     dots = {
         (few, many): written(_dots, f"{prefix}_dots_{few}_{many}", few, many)
         for many in (_BESIDE, 1)
         for few in range(1, tile.few + 1)
     }
     written(_thin, thin(prefix), dots, names["turned"])
-    return written(_product, prefix, constant(1.0, dtype), names), "\n".join(parts), declarations
+    written(_is_thin, is_thin(prefix))
+    written(_scratch, scratch(prefix))
+    if not thin_only:
+        for kind, (vectors, ends) in tile.kinds.items():
+            kernels = {rows: written(_kernel, f"{prefix}_{kind}_{rows}", rows, vectors, ends) for rows in tile.rows[vectors]}
+            names[kind] = written(_rows_of_panel, f"{prefix}_{kind}", kernels)
+        written(_product, prefix, constant(1.0, dtype), names)
+    return prefix, "\n".join(parts), declarations

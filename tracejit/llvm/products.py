@@ -9,8 +9,11 @@ Tiles follow from the sizes alone, and have all terms of their elements: so resu
 
 Where vectors have 512 bits, products of matrices are computed by kernels of our own (packed_products.py): OpenBLAS
 has kernels of half that width for some such processors, and packs more than it needs to for products of few rows or
-terms.  Their elements have the same bits in a tile and in the whole, so one thread computes the whole.  What OpenBLAS
-computes sooner stays with it: products of up to products.SMALL multiplications, which eager mode leaves to NumPy.
+terms.  Their elements have the same bits in a tile and in the whole, so one thread computes the whole.  Where vectors
+have 256 bits and instructions multiply and add, thin products are: by inner products of rows, two to four times as
+fast as by OpenBLAS.  Its kernels for other products are as fast as ours there (within a tenth, Haswell and Sandy
+Bridge forced), and those for 128 bits (Nehalem), too.  OpenBLAS keeps products of up to products.SMALL multiplications,
+which eager mode leaves to NumPy.
 
 `symbols()` are the functions that programs
 link: those of the BLAS (`blas.symbols`) by the name of `blas.routine(letter, name)`, with the same arguments.  `core/products.py` is told
@@ -35,7 +38,7 @@ from tracejit.core.uninterrupted import uninterrupted_result
 from tracejit.cpython import arrays, c_api
 from tracejit.cpython.builtin_functions import FASTCALL, builtin_function
 from tracejit.llvm import blas, packed_products, thread_pool
-from tracejit.llvm.host import host_target
+from tracejit.llvm.host import host_fuses, host_target
 from tracejit.llvm.operations import constant, lane_type
 from tracejit.llvm.thread_pool_code import FIELDS, PARALLEL, POOL
 from tracejit.native import machine_code, object_cache
@@ -155,9 +158,10 @@ class _Routine:
         given = ", ".join(f"{kind} {instead.get(name, f'%{name}')}" for kind, name in self.parameters)
         return f"call {self.result} @{symbol or self.of_blas}({given})"
 
-    def head(self) -> str:
+    def head(self, symbol: str = "") -> str:
+        """symbol: of a function of this module alone, instead of that which programs link."""
         given = ", ".join(f"{kind} %{name}" for kind, name in self.parameters)
-        return f"define {self.result} @{blas.routine(self.letter, self.name)}({given})"
+        return f"define {'internal ' * bool(symbol)}{self.result} @{symbol or blas.routine(self.letter, self.name)}({given})"
 
     def declaration(self) -> str:
         return f"declare {self.result} @{self.of_blas}({', '.join(kind for kind, _ in self.parameters)})"
@@ -213,9 +217,18 @@ def _parts(name: str, value: str, length: str) -> str:
   %{name} = udiv i64 %{name}.last, %{length}"""
 
 
-def _packed(r: _Routine, dtype: DType) -> tuple[str, str, dict[str, str]]:
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """What there is instead of the BLAS: kernels for vectors of so many bytes; thin_only: where it computes others as soon."""
+
+    width: int
+    tile: packed_products.Tile
+    thin_only: bool
+
+
+def _alone(r: _Routine, dtype: DType, kernels: Kernels) -> tuple[str, str, dict[str, str]]:
     """(name, text, declarations) of what computes a product by our kernels on this thread, by BLAS where there is no memory."""
-    helper, text, declarations = packed_products.helper(dtype, 64 // dtype.itemsize)
+    helper, text, declarations = packed_products.helper(dtype, kernels.width // dtype.itemsize, kernels.tile, kernels.thin_only)
     name = f"alone_{r.letter}gemm"
     declarations |= {_ALLOCATE: f"declare ptr @{_ALLOCATE}(i64)", _FREE: f"declare void @{_FREE}(ptr)"}
     own, thin = (r.call(symbol).removesuffix(")") + ", ptr %scratch)" for symbol in (helper, packed_products.thin(helper)))
@@ -234,7 +247,7 @@ rows:
   {thin}
   br label %done
 tiles:
-  {own}
+  {"" if kernels.thin_only else own}
   br label %done
 done:
   call void @{_FREE}(ptr %scratch)
@@ -250,11 +263,38 @@ blas:
     )
 
 
-def _gemm_text(dtype: DType, packs: bool) -> tuple[str, dict[str, str]]:
+def _gemm_text(dtype: DType, kernels: Kernels | None) -> tuple[str, dict[str, str]]:
     """The text of gemm, and what it declares."""
     number, letter = lane_type(dtype), "s" if dtype is dtypes.float32 else "d"
     r = _Routine(letter, "gemm", _gemm(number))
+    if kernels is None or not kernels.thin_only:
+        text, declarations = _cut_text(r, dtype, kernels)
+        return f"{r.declaration()}\n{text}", declarations
+    thin, theirs = f"thin_{letter}gemm", f"theirs_{letter}gemm"
+    ours, declarations = _cut_text(r, dtype, kernels, thin)
+    others, _ = _cut_text(r, dtype, None, theirs)
+    text = f"""{r.declaration()}
+{ours}
+{others}
+{r.head()} {{
+  %thin = call i1 @{packed_products.is_thin(f"packed_{letter}gemm")}(i32 %turned.a, i32 %turned.b, i64 %m, i64 %n)
+  br i1 %thin, label %ours, label %theirs
+ours:
+  {r.call(thin)}
+  ret void
+theirs:
+  {r.call(theirs)}
+  ret void
+}}
+"""
+    return text, declarations
+
+
+def _cut_text(r: _Routine, dtype: DType, kernels: Kernels | None, symbol: str = "") -> tuple[str, dict[str, str]]:
+    """The text of gemm by our kernels or by the BLAS, in tiles where it is large, and what it declares.  symbol: of another function."""
+    number, letter, packs = lane_type(dtype), r.letter, kernels is not None
     words = len(r.parameters) + 4
+    tile = f"tile_{symbol or f'{letter}gemm'}"
     alone, before, declarations = r.of_blas, "", dict[str, str]()
     enter, leave = f"call void @{ENTER}()", f"call void @{LEAVE}()"
     extra: tuple[str, ...] = ()
@@ -265,8 +305,8 @@ def _gemm_text(dtype: DType, packs: bool) -> tuple[str, dict[str, str]]:
 
     first = f"""  {enter}
   br label %ours"""
-    if packs:
-        alone, before, declarations = _packed(r, dtype)
+    if kernels is not None:
+        alone, before, declarations = _alone(r, dtype, kernels)
         extra = ("thin",)
         is_thin = packed_products.is_thin(f"packed_{letter}gemm")
         first = f"""  %small = icmp ule i64 %total, {products.SMALL}
@@ -280,9 +320,8 @@ blas:
   ret void"""
         leave = ""
     text = f"""
-{r.declaration()}
 {before}
-define internal i64 @tile_{letter}gemm(ptr %block, i64 %tile) {{
+define internal i64 @{tile}(ptr %block, i64 %tile) {{
 {r.loads("tile.rows", "tile.columns", "across", *extra)}
   %i = udiv i64 %tile, %across
   %j = urem i64 %tile, %across
@@ -307,7 +346,7 @@ define internal i64 @tile_{letter}gemm(ptr %block, i64 %tile) {{
   ret i64 0
 }}
 
-{r.head()} {{
+{r.head(symbol)} {{
 entry:
   %elements = mul i64 %n, %k
   %total = mul i64 %elements, %m
@@ -357,7 +396,7 @@ cut:
 share:
   %block = alloca [{words} x i64]
 {r.stores("tile.rows", "tile.columns", "across", *extra)}
-  %status = call i64 @{PARALLEL}(ptr @tile_{letter}gemm, ptr %block, i64 %tiles)
+  %status = call i64 @{PARALLEL}(ptr @{tile}, ptr %block, i64 %tiles)
   br label %end
 alone:
   {whole()}
@@ -441,15 +480,15 @@ def _dot_text(dtype: DType) -> str:
 _ROUTINES: Final = tuple(blas.routine(letter, name) for name in ("gemm", "gemv", "dot") for letter in "sd")
 
 
-def text(packs: bool) -> str:
-    """All functions.  packs: whether products of matrices are computed by packed_products.py."""
+def text(kernels: Kernels | None) -> str:
+    """All functions.  kernels: by which products of matrices are computed; None for the BLAS."""
     declarations = {
         "llvm.smin.i64": "declare i64 @llvm.smin.i64(i64, i64)",
         "llvm.smax.i64": "declare i64 @llvm.smax.i64(i64, i64)",
     }
     parts = []
     for dtype in (dtypes.float32, dtypes.float64):
-        gemm, declared = _gemm_text(dtype, packs)
+        gemm, declared = _gemm_text(dtype, kernels)
         declarations |= declared
         parts += [gemm, _gemv_text(dtype), _dot_text(dtype)]
     head = f"""
@@ -462,9 +501,18 @@ declare i64 @{PARALLEL}(ptr, ptr, i64)
 # --- linked
 
 
-def _packs() -> bool:
-    """Whether this machine has products of its own (on Windows nobody tells where the C library is)."""
-    return host_target().bits == 512 and sys.platform != "win32"
+WIDE: Final = Kernels(64, packed_products.OF_32, thin_only=False)
+"""For processors with vectors of 512 bits."""
+FUSED: Final = Kernels(32, packed_products.OF_16, thin_only=True)
+"""For those with vectors of 256 bits, and instructions that multiply and add."""
+
+
+def _kernels() -> Kernels | None:
+    """What this machine's processor has kernels for (on Windows nobody tells where the C library is)."""
+    if sys.platform == "win32":
+        return None
+    bits = host_target().bits
+    return WIDE if bits == 512 else FUSED if bits == 256 and host_fuses() else None
 
 
 def _address(function: Any) -> int:
@@ -480,18 +528,19 @@ def _linked() -> dict[str, int]:
     assert library.num_threads is not None
     named = (ENTER, LEAVE, *_ROUTINES)
     table = f"@{_TABLE} = constant [{len(named)} x ptr] [{', '.join(f'ptr @{name}' for name in named)}]\n"
-    code = text(_packs()) + table
+    kernels = _kernels()
+    code = text(kernels) + table
     imports = blas.symbols(library) | thread_pool.symbols()
     imports |= {POOL: thread_pool.memory(), _STATE: ctypes.addressof(_words)}
     imports |= dict(zip((_GET, _SET), library.num_threads, strict=True))
-    if _packs():
+    if kernels is not None:
         functions = ctypes.CDLL(None)  # of the C library: workers of the pool are no threads of Python's
         imports |= {_ALLOCATE: _address(functions.malloc), _FREE: _address(functions.free)}
     key = hashlib.sha256(f"{machine_code.identity()}\n{code}".encode()).hexdigest()
     (address, owner), _ = object_cache.load_or_make(
         key,
         lambda object_code: machine_code.link(object_code, imports, _TABLE),
-        lambda: machine_code.assemble(code, computes=_packs()),
+        lambda: machine_code.assemble(code, computes=kernels is not None),
     )
     for immortal in (owner, _words):  # workers outlive what Python forgets when it ends
         c_api.never_free(immortal)
@@ -626,7 +675,7 @@ class _Eager(products.Policy):
         imports = c_api.symbols((call,)) | {name: addresses[name] for name in (ENTER, LEAVE)}
         address, owner = machine_code.link(machine_code.assemble(_CALL_TEXT), imports, _CALL)
         self.on_one_thread = builtin_function("on_one_thread", address, FASTCALL, owner)
-        self.least = products.SMALL + 1 if _packs() else LARGE
+        self.least = LARGE if _kernels() is None else products.SMALL + 1
         self._multiply: dict[Any, Callable[..., int]] = {}
         self._gemv: dict[Any, Callable[..., None]] = {}
         for letter, dtype, number in (("s", dtypes.float32, ctypes.c_float), ("d", dtypes.float64, ctypes.c_double)):
