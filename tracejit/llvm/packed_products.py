@@ -42,8 +42,10 @@ _BLOCK: Final = 384
 """Rows of the left operand that meet the panels at most, which the second cache holds: 0.6 or 1.2 MB.  A multiple of _ROWS."""
 _SLAB: Final = 3072
 """Columns in the panels that are kept for several blocks of rows, which the third cache holds: 5 or 9 MB.  A multiple of any panel's."""
-_PANELS: Final = 3
+_PANELS: Final = 16
 """Panels from which on the rows of a block are put side by side: rows that lie far apart displace each other from the cache."""
+_PANELS_TURNED: Final = 3
+"""The same where they are stored as columns: a kernel reads each term of its rows from another line."""
 _EACH: Final = 16
 """Pairs of terms after which a row of the result is brought to the first cache, of that tile or of one below."""
 _ROWS: Final = 12
@@ -389,14 +391,13 @@ def _least(f: _Function, a: str, b: str | int) -> str:
 
 class _Plan(NamedTuple):
     """How a product is cut, as texts.  stretch: terms; rows: of a block; several: whether there are several blocks; columns: of which
-    panels are kept, where there are; slab: bytes of these, or of the only panel; beside: whether blocks are put side by side."""
+    panels are kept, where there are; slab: bytes of these, or of the only panel."""
 
     stretch: str
     rows: str
     several: str
     columns: str
     slab: str
-    beside: str
 
 
 def _plan(f: _Function) -> _Plan:
@@ -416,7 +417,6 @@ def _plan(f: _Function) -> _Plan:
         several=several,
         columns=f.op(f"select i1 {several}, i64 {kept}, i64 %n"),
         slab=f.i64("mul", f.i64("mul", stretch, f.size), in_panels),
-        beside=f.op(f"icmp sge i64 %n, {_PANELS * f.wide}"),
     )
 
 
@@ -428,7 +428,8 @@ def _scratch(f: _Function, name: str) -> str:
     """The bytes of memory of its own that a product needs."""
     plan = _plan(f)
     block = f.i64("mul", f.i64("mul", plan.rows, plan.stretch), f.size)
-    left = f.op(f"select i1 {plan.beside}, i64 {block}, i64 0")
+    beside = f.op(f"icmp sge i64 %n, {_PANELS_TURNED * f.wide}")
+    left = f.op(f"select i1 {beside}, i64 {block}, i64 0")
     few = f.i64("mul", _rounded_up(f, "%k", f.lanes), f.tile.thin * f.size)  # of a thin one
     most = f.call("llvm.smax.i64", "i64", ("i64", f.i64("add", plan.slab, left)), ("i64", few))
     f.lines.append(f"ret i64 {f.i64('add', most, _VECTOR)}")
@@ -449,6 +450,8 @@ def _product(f: _Function, name: str, one: str, names: dict[str, str]) -> str:
     a_term = f.op(f"select i1 {a_straight}, i64 {f.size}, i64 {down}")
     b_term = f.op(f"select i1 {b_straight}, i64 {across}, i64 {f.size}")
     b_column = f.op(f"select i1 {b_straight}, i64 {f.size}, i64 {across}")
+    far = f.op(f"select i1 {a_straight}, i64 {_PANELS * wide}, i64 {_PANELS_TURNED * wide}")
+    beside = f.op(f"icmp sge i64 %n, {far}")
     few = f.op(f"icmp sle i64 %m, {_FEW}")
     near = f.op(f"and i1 {few}, {b_straight}")
 
@@ -467,7 +470,7 @@ def _product(f: _Function, name: str, one: str, names: dict[str, str]) -> str:
     def packed_left(a: str, rows: str, terms: str) -> tuple[str, str, str]:
         """(where a block is read, bytes from row to row, bytes from term to term)."""
         before, (pack, read) = f.block, (f.label("pack"), f.label("read"))
-        f.branch(plan.beside, pack, read)
+        f.branch(beside, pack, read)
         f.begin(pack)
         vectors = f.op(f"udiv i64 {f.op(f'add i64 {terms}, {f.lanes - 1}')}, {f.lanes}")
         stride, packed = packed_rows(a_straight, a, down, rows, terms, vectors, left)
