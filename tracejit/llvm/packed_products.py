@@ -11,17 +11,26 @@ time: read at the end, all at once, they take a fifth of the time of large produ
 
 `helper` is LLVM text of a function with the arguments of gemm.  No pass runs over it: it is written as it is to be compiled.
 
-Measured on one thread of an Intel Xeon with 512-bit vectors, in GFLOP/s of float32, beside OpenBLAS 0.3.31, which has
-512-bit kernels there, and MKL, by torch 2.13:
+Thin products, of few rows by a matrix that is stored transposed or of a matrix by few columns, are inner products of
+rows: a kernel keeps a vector of sums for each of 4 x 4 elements, and packs nothing but the few columns.
 
-| rows, columns, terms | these | OpenBLAS | MKL |
-| --- | --- | --- | --- |
-| 128, 128, 128 | 175 | 127 | 166 |
-| 256, 256, 256 | 183 | 161 | 188 |
-| 1024, 1024, 1024 | 165 | 169 | 188 |
-| 2048, 2048, 2048 | 173 | 182 | 208 |
-| 64, 512, 784, by a transposed matrix | 167 | 113 | 160 |
-| 8, 512, 512 | 119 | 61 | 158 |
+Measured in one process, in turn, by CPU time of one thread of an Intel Xeon with 512-bit vectors beside other work, in
+GFLOP/s, beside OpenBLAS 0.3.31 with its kernels for 512 bits (SkylakeX), and MKL, by torch 2.13:
+
+| rows, columns, terms | float32 | OpenBLAS | MKL | float64 | OpenBLAS | MKL |
+| --- | --- | --- | --- | --- | --- | --- |
+| 256, 256, 256 | 192 | 167 | 182 | 88 | 67 | 76 |
+| 384, 384, 384 | 198 | 160 | 189 | 75 | 64 | 79 |
+| 512, 512, 512 | 171 | 168 | 181 | 82 | 74 | 86 |
+| 1024, 1024, 1024 | 172 | 163 | 182 | 85 | 79 | 90 |
+| 2048, 2048, 2048 | 182 | 182 | 201 | 89 | 91 | 99 |
+| 2048, 384, 384 | 186 | 173 | 180 | 90 | 72 | 95 |
+| 64, 512, 784 | 154 | 133 | 171 | 71 | 60 | 60 |
+| 3, 512, 512, by a transposed matrix | 97 | 11 | 54 | 18 | 8 | 18 |
+| 512, 3, 512 | 94 | 49 | 21 | 21 | 14 | 12 |
+
+Above 1,000 rows and columns what costs is memory: packing reads and writes a line in some 25 cycles, and each stretch of
+terms reads and writes the result.  Other tiles (14 x 2, 12 x 2, 8 x 3 vectors) load more for each addition and are slower.
 """
 
 from __future__ import annotations
