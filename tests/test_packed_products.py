@@ -125,6 +125,8 @@ def test_products_are_within_the_bound_of_their_sums(
     kind=st.sampled_from(KINDS), few=st.integers(1, 8), many=SIZES, k=SIZES, by_rows=st.booleans(), other=st.booleans(),
     factors=st.sampled_from([(1.0, 0.0), (1.0, 1.0), (-2.0, 0.5)]), beyond=st.integers(0, 3),
 )  # fmt: skip
+@example(kind=KINDS[0], few=5, many=7, k=9000, by_rows=True, other=True, factors=(1.0, 0.5), beyond=1)
+@example(kind=KINDS[2], few=3, many=9, k=4097, by_rows=False, other=False, factors=(1.0, 0.0), beyond=0)
 def test_thin_products_are_within_the_bound_of_their_sums(
     kind: tuple[DType, int], few: int, many: int, k: int, by_rows: bool, other: bool, factors: tuple[float, float], beyond: int
 ) -> None:

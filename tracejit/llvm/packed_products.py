@@ -63,6 +63,8 @@ _VECTOR: Final = 64
 """Bytes of the widest vectors, at whose multiples panels begin."""
 _BESIDE: Final = 4
 """Rows of the many that a kernel of thin products multiplies the few by."""
+_LONG: Final = 4096
+"""Terms that these kernels add up at most, a vector of sums for each element."""
 _FEW: Final = 24
 """Rows for which a panel is read where it lies: to put it side by side costs as much as to read it some times."""
 
@@ -658,7 +660,7 @@ def _added_up(f: _Function, vectors: list[str]) -> str:
     return vectors[0]
 
 
-def _thin(f: _Function, name: str, kernels: dict[tuple[int, int], str], turn: str) -> str:
+def _thin(f: _Function, name: str, one: str, kernels: dict[tuple[int, int], str], turn: str) -> str:
     """A product of few rows by a matrix that is stored transposed, or of a matrix that is not by few columns: inner products."""
     by_rows = f.op(f"icmp ne i32 %turned.b, {blas.NO_TRANSPOSE}")
     by_rows = f.op(f"and i1 {by_rows}, {f.op(f'icmp sle i64 %m, {f.tile.thin}')}")
@@ -687,24 +689,30 @@ def _thin(f: _Function, name: str, kernels: dict[tuple[int, int], str], turn: st
     first = _half(f, few, f.tile.few)
     second = f.i64("sub", few, first)
 
-    def part(beside: int) -> Callable[[str], None]:
-        def call(j: str) -> None:
-            w_here, c_here = f.at(w, f.i64("mul", j, w_row)), f.at(c, f.i64("mul", j, c_w))
-            given = {"terms": "%k", "x.row": x_row, "w": w_here, "w.row": w_row, "c.x": c_x, "c.w": c_w}
+    def stretch(p: str) -> None:
+        terms, begins, offset = _least(f, f.i64("sub", "%k", p), _LONG), f.op(f"icmp eq i64 {p}, 0"), f.i64("mul", p, f.size)
+        beta = f.op(f"select i1 {begins}, {f.number} %beta, {f.number} {one}")
+        x_part, w_part = f.at(x, offset), f.at(w, offset)
 
-            def rows(count: int, x_here: str, c_part: str) -> Callable[[], None]:
-                text = _dots_parameters(f.number, **given, x=x_here, c=c_part)
-                return lambda: f.lines.append(f"call void @{kernels[count, beside]}({text})")
+        def part(beside: int) -> Callable[[str], None]:
+            def call(j: str) -> None:
+                w_here, c_here = f.at(w_part, f.i64("mul", j, w_row)), f.at(c, f.i64("mul", j, c_w))
+                given = {"terms": terms, "x.row": x_row, "w": w_here, "w.row": w_row, "c.x": c_x, "c.w": c_w, "beta": beta}
 
-            counts = sorted({count for count, _ in kernels})
-            f.choose(first, {count: rows(count, x, c_here) for count in counts})
-            x_there, c_there = f.at(x, f.i64("mul", first, x_row)), f.at(c_here, f.i64("mul", first, c_x))
-            f.choose(second, {count: rows(count, x_there, c_there) for count in counts})
+                def rows(count: int, x_here: str, c_part: str) -> Callable[[], None]:
+                    text = _dots_parameters(f.number, **given, x=x_here, c=c_part)
+                    return lambda: f.lines.append(f"call void @{kernels[count, beside]}({text})")
 
-        return call
+                counts = sorted({count for count, _ in kernels})
+                f.choose(first, {count: rows(count, x_part, c_here) for count in counts})
+                x_there, c_there = f.at(x_part, f.i64("mul", first, x_row)), f.at(c_here, f.i64("mul", first, c_x))
+                f.choose(second, {count: rows(count, x_there, c_there) for count in counts})
 
-    done = f.loop("0", many, _BESIDE, part(_BESIDE), _BESIDE)
-    f.loop(done, many, 1, part(1))
+            return call
+
+        f.loop(f.loop("0", many, _BESIDE, part(_BESIDE), _BESIDE), many, 1, part(1))
+
+    f.loop("0", "%k", _LONG, stretch)
     f.lines.append("ret void")
     sizes = "i32 %order, i32 %turned.a, i32 %turned.b, i64 %m, i64 %n, i64 %k"
     operands = f"{f.number} %alpha, ptr %a, i64 %lda, ptr %b, i64 %ldb, {f.number} %beta, ptr %c, i64 %ldc"
@@ -758,7 +766,7 @@ def helper(dtype: DType, lanes: int, tile: Tile = OF_32, thin_only: bool = False
         for many in (_BESIDE, 1)
         for few in range(1, tile.few + 1)
     }
-    written(_thin, thin(prefix), dots, names["turned"])
+    written(_thin, thin(prefix), constant(1.0, dtype), dots, names["turned"])
     written(_is_thin, is_thin(prefix))
     written(_scratch, scratch(prefix))
     if not thin_only:
