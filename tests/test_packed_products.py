@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
+from tracejit.core.products import Policy
 from tracejit.llvm import blas, packed_products, products
 from tracejit.native import machine_code
 
@@ -239,7 +240,8 @@ def test_processors_of_256_bits_have_kernels_of_thin_products_alone(
 ) -> None:
     if products._kernels() is None or not blas.blas().governed:
         pytest.skip("this machine has none")
-    functions = linked_for_256_bits(monkeypatch)
+    functions, policy = linked_for_256_bits(monkeypatch)
+    assert (policy.thin, policy.least) == (6, products.LARGE)  # eager mode takes the same ways
     for dtype, lanes, letter in ((dtypes.float32, 8, "s"), (dtypes.float64, 4, "d")):
         for m, n, k in ((5, 300, 150), (300, 5, 150), (40, 60, 70)):
             a = matrix(*((k, m) if turned[0] else (m, k)), dtype, 0)
@@ -255,8 +257,8 @@ def test_processors_of_256_bits_have_kernels_of_thin_products_alone(
                 np.testing.assert_allclose(found, (a.T if turned[0] else a) @ (b.T if turned[1] else b), rtol=1e-3, atol=1e-3)
 
 
-def linked_for_256_bits(monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[..., None]]:
-    """gemm by its letter, as it is on a processor with AVX2 and FMA."""
+def linked_for_256_bits(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Callable[..., None]], Policy]:
+    """(gemm by its letter, eager mode's policy), as they are on a processor with AVX2 and FMA."""
     monkeypatch.setattr(products, "_kernels", lambda: products.FUSED)
     addresses = products._linked.__wrapped__()
     found = {}
@@ -264,4 +266,4 @@ def linked_for_256_bits(monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[.
         matrix = (ctypes.c_void_p, ctypes.c_int64)
         kind = ctypes.CFUNCTYPE(None, *[ctypes.c_int] * 3, *[ctypes.c_int64] * 3, number, *matrix, *matrix, number, *matrix)
         found[letter] = kind(addresses[blas.routine(letter, "gemm")])
-    return found
+    return found, products._Eager(addresses)

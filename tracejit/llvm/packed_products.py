@@ -7,7 +7,7 @@ read a block of rows at a time, which the second cache holds; where several pane
 side by side, too.  Where there are several blocks, the panels of all columns, of `_SLAB` at most, are copied first, and
 each block meets them all.  (Goto and van de Geijn: Anatomy of High-Performance Matrix Multiplication, 2008.)
 While it adds, a kernel has the rows of the result that it is going to add to brought to the first cache, a few at a
-time: read at the end, all at once, they take a fifth of the time of large products.
+time: read at the end, all at once, they take a seventh of the time of large products.
 
 `helper` is LLVM text of a function with the arguments of gemm.  No pass runs over it: it is written as it is to be compiled.
 
@@ -15,7 +15,8 @@ Thin products, of few rows by a matrix that is stored transposed or of a matrix 
 rows: a kernel keeps a vector of sums for each of 4 x 4 elements, and packs nothing but the few columns.
 
 Measured in one process, in turn, by CPU time of one thread of an Intel Xeon with 512-bit vectors beside other work, in
-GFLOP/s, beside OpenBLAS 0.3.31 with its kernels for 512 bits (SkylakeX), and MKL, by torch 2.13:
+GFLOP/s, beside OpenBLAS 0.3.31 with its kernels for 512 bits (SkylakeX), and MKL, by torch 2.13; the last two rows by
+`python -m benchmarks.products`:
 
 | rows, columns, terms | float32 | OpenBLAS | MKL | float64 | OpenBLAS | MKL |
 | --- | --- | --- | --- | --- | --- | --- |
@@ -58,7 +59,7 @@ _PANELS_TURNED: Final = 3
 _EACH: Final = 16
 """Pairs of terms after which a row of the result is brought to the first cache, of that tile or of one below."""
 _ROWS: Final = 12
-"""Rows that blocks have multiples of: each kernel's rows divide them."""
+"""Rows that blocks are multiples of: whole tiles, of 6 rows or 12."""
 _VECTOR: Final = 64
 """Bytes of the widest vectors, at whose multiples panels begin."""
 _BESIDE: Final = 4
@@ -173,7 +174,7 @@ class _Function(FunctionText):
         self.begin(head)
         at = len(self.lines)
         i, following = self.name(), self.name()
-        last = self.op(f"add i64 {i}, {room}")
+        last = self.i64("add", i, room)
         more = self.op(f"icmp sle i64 {last}, {stop}")
         self.branch(more, inside, end)
         self.begin(inside)
@@ -217,7 +218,7 @@ def _kernel(f: _Function, name: str, rows: int, vectors: int, ends: bool) -> str
     """A tile of the result: alpha * a @ b + beta * c, of at least one term; c is not read where beta is 0."""
     width = f.lanes * f.size
     cells = [(r, v) for r in range(rows) for v in range(vectors)]
-    starts = [f.at("%a", 0 if r == 0 else f.op(f"mul i64 %a.row, {r}")) for r in range(rows)]
+    starts = [f.at("%a", 0 if r == 0 else f.i64("mul", "%a.row", r)) for r in range(rows)]
 
     def term(offset: str, panel: str, sums: Sequence[str]) -> list[str]:
         right = [f.load(f.at(panel, v * width)) for v in range(vectors)]
@@ -250,12 +251,12 @@ def _kernel(f: _Function, name: str, rows: int, vectors: int, ends: bool) -> str
     f.begin("compute")
     ahead_then = f.op(f"phi ptr [ {ahead}, %pair ], [ {below}, %fetch ]")
     carried = [f.name() for _ in cells]
-    second = f.op(f"add i64 {offset}, %a.term")
+    second = f.i64("add", offset, "%a.term")
     middle = term(offset, panel, carried)
     next_panel = f.at(panel, "%b.term")
     two = term(second, next_panel, middle)
-    after_offset, after_panel = f.op(f"add i64 {second}, %a.term"), f.at(next_panel, "%b.term")
-    after = f.op(f"sub i64 {i}, 1")
+    after_offset, after_panel = f.i64("add", second, "%a.term"), f.at(next_panel, "%b.term")
+    after = f.i64("sub", i, 1)
     f.lines[at:at] = [
         f"{i} = phi i64 [ {pairs}, %entry ], [ {after}, %compute ]",
         f"{offset} = phi i64 [ 0, %entry ], [ {after_offset}, %compute ]",
@@ -278,7 +279,7 @@ def _kernel(f: _Function, name: str, rows: int, vectors: int, ends: bool) -> str
     alpha = f.splat("%alpha")
     scaled = [f.op(f"fmul {f.vector} {alpha}, {x}") for x in sums]
     masks = [f.mask(v * f.lanes, "%columns") if ends else "" for v in range(vectors)]
-    lines = [f.at("%c", 0 if r == 0 else f.op(f"mul i64 %c.row, {r}")) for r in range(rows)]
+    lines = [f.at("%c", 0 if r == 0 else f.i64("mul", "%c.row", r)) for r in range(rows)]
     places = [f.at(lines[r], v * width) for r, v in cells]
     f.branch(f.op(f"fcmp une {f.number} %beta, 0.0"), "add", "fresh")
     f.begin("add")
@@ -349,10 +350,10 @@ def _transposed(f: _Function, rows: list[str]) -> list[str]:
 def _pack(f: _Function, name: str, turned: bool) -> str:
     """Rows of a panel, side by side.  b: where its first element lies, b.row: bytes between rows as they are stored."""
     width = f.lanes * f.size
-    stride = f.op(f"mul i64 %vectors, {width}")
+    stride = f.i64("mul", "%vectors", width)
 
     def straight(p: str) -> None:
-        row, to = f.at("%b", f.op(f"mul i64 {p}, %b.row")), f.at("%panel", f.op(f"mul i64 {p}, {stride}"))
+        row, to = f.at("%b", f.i64("mul", p, "%b.row")), f.at("%panel", f.i64("mul", p, stride))
 
         def whole(v: str) -> None:
             offset = f.i64("mul", v, width)
@@ -365,26 +366,26 @@ def _pack(f: _Function, name: str, turned: bool) -> str:
         f.loop(f.loop("0", f.i64("udiv", "%columns", f.lanes), 1, whole), "%vectors", 1, last)
 
     def by_vector(v: str) -> None:
-        first, last = f.op(f"mul i64 {v}, {f.lanes}"), f.op("sub i64 %columns, 1")
+        first, last = f.i64("mul", v, f.lanes), f.i64("sub", "%columns", 1)
         columns = []
         for i in range(f.lanes):  # beyond the last column that one again: nobody looks at what comes of it
-            column = f.call("llvm.smin.i64", "i64", ("i64", f.op(f"add i64 {first}, {i}")), ("i64", last))
-            columns.append(f.at("%b", f.op(f"mul i64 {column}, %b.row")))
-        to = f.at("%panel", f.op(f"mul i64 {v}, {width}"))
+            column = f.call("llvm.smin.i64", "i64", ("i64", f.i64("add", first, i)), ("i64", last))
+            columns.append(f.at("%b", f.i64("mul", column, "%b.row")))
+        to = f.at("%panel", f.i64("mul", v, width))
 
         def square(p: str) -> None:
-            offset = f.op(f"mul i64 {p}, {f.size}")
+            offset = f.i64("mul", p, f.size)
             vectors = _transposed(f, [f.load(f.at(column, offset)) for column in columns])
-            row = f.at(to, f.op(f"mul i64 {p}, {stride}"))
+            row = f.at(to, f.i64("mul", p, stride))
             for i, vector in enumerate(vectors):
-                f.store(vector, row if i == 0 else f.at(row, f.op(f"mul i64 {stride}, {i}")))
+                f.store(vector, row if i == 0 else f.at(row, f.i64("mul", stride, i)))
 
         def single(p: str) -> None:
-            offset, vector = f.op(f"mul i64 {p}, {f.size}"), "poison"
+            offset, vector = f.i64("mul", p, f.size), "poison"
             for i, column in enumerate(columns):
                 number = f.op(f"load {f.number}, ptr {f.at(column, offset)}, align {f.size}")
                 vector = f.op(f"insertelement {f.vector} {vector}, {f.number} {number}, i32 {i}")
-            f.store(vector, f.at(to, f.op(f"mul i64 {p}, {stride}")))
+            f.store(vector, f.at(to, f.i64("mul", p, stride)))
 
         f.loop(f.loop("0", "%terms", f.lanes, square, f.lanes), "%terms", 1, single)
 
@@ -452,7 +453,7 @@ def _product(f: _Function, name: str, one: str, names: dict[str, str]) -> str:
     wide, kinds = f.wide, f.tile.kinds
     plan = _plan(f)
     address = f.op("ptrtoint ptr %scratch to i64")
-    up = f.op(f"add i64 {address}, {_VECTOR - 1}")
+    up = f.i64("add", address, _VECTOR - 1)
     panels = f.op(f"inttoptr i64 {f.op(f'and i64 {up}, {-_VECTOR}')} to ptr")
     left = f.at(panels, plan.slab)
     down, across, line = (f.op(f"mul i64 %{x}, {f.size}") for x in ("lda", "ldb", "ldc"))
@@ -476,7 +477,7 @@ def _product(f: _Function, name: str, one: str, names: dict[str, str]) -> str:
             f.lines.append(f"call void @{names[kind]}({given})")
             f.go(labels["packed"])
         f.begin(labels["packed"])
-        return f.op(f"mul i64 {vectors}, {f.lanes * f.size}"), labels["packed"]
+        return f.i64("mul", vectors, f.lanes * f.size), labels["packed"]
 
     def packed_left(a: str, rows: str, terms: str) -> tuple[str, str, str]:
         """(where a block is read, bytes from row to row, bytes from term to term)."""
@@ -493,7 +494,7 @@ def _product(f: _Function, name: str, one: str, names: dict[str, str]) -> str:
 
     def panel(first: str, beyond: str) -> tuple[str, str, str]:
         """(columns, whether these are all of a whole panel, vectors) of the panel that begins with a column."""
-        count = _least(f, f.op(f"sub i64 {beyond}, {first}"), wide)
+        count = _least(f, f.i64("sub", beyond, first), wide)
         vectors = "1"
         for some in sorted(f.tile.rows)[:-1]:
             more = f.op(f"icmp sgt i64 {count}, {some * f.lanes}")
@@ -502,22 +503,22 @@ def _product(f: _Function, name: str, one: str, names: dict[str, str]) -> str:
         return count, f.op(f"icmp eq i64 {count}, {wide}"), vectors
 
     def slab(first: str) -> None:
-        width = _least(f, f.op(f"sub i64 %n, {first}"), plan.columns)
-        b_slab, c_slab = f.at("%b", f.op(f"mul i64 {first}, {b_column}")), f.at("%c", f.op(f"mul i64 {first}, {f.size}"))
+        width = _least(f, f.i64("sub", "%n", first), plan.columns)
+        b_slab, c_slab = f.at("%b", f.i64("mul", first, b_column)), f.at("%c", f.i64("mul", first, f.size))
 
         def stretch(p: str) -> None:
-            terms = _least(f, f.op(f"sub i64 %k, {p}"), plan.stretch)
-            b_stretch = f.at(b_slab, f.op(f"mul i64 {p}, {b_term}"))
+            terms = _least(f, f.i64("sub", "%k", p), plan.stretch)
+            b_stretch = f.at(b_slab, f.i64("mul", p, b_term))
             begins = f.op(f"icmp eq i64 {p}, 0")
             beta = f.op(f"select i1 {begins}, {f.number} %beta, {f.number} {one}")
-            size = f.op(f"mul i64 {plan.stretch}, {f.size}")  # bytes that a column has in a panel
+            size = f.i64("mul", plan.stretch, f.size)  # bytes that a column has in a panel
             pack, blocks = f.label("all"), f.label("blocks")
             f.branch(plan.several, pack, blocks)
             f.begin(pack)
 
             def kept(j: str) -> None:
                 count, _, vectors = panel(j, width)
-                b, to = f.at(b_stretch, f.op(f"mul i64 {j}, {b_column}")), f.at(panels, f.op(f"mul i64 {j}, {size}"))
+                b, to = f.at(b_stretch, f.i64("mul", j, b_column)), f.at(panels, f.i64("mul", j, size))
                 packed_rows(b_straight, b, across, terms, count, vectors, to)
 
             f.loop("0", width, wide, kept)
@@ -525,17 +526,17 @@ def _product(f: _Function, name: str, one: str, names: dict[str, str]) -> str:
             f.begin(blocks)
 
             def block(i: str) -> None:
-                rows = _least(f, f.op(f"sub i64 %m, {i}"), plan.rows)
-                a_here = f.at(f.at("%a", f.op(f"mul i64 {i}, {a_row}")), f.op(f"mul i64 {p}, {a_term}"))
-                c_block = f.at(c_slab, f.op(f"mul i64 {i}, {line}"))
+                rows = _least(f, f.i64("sub", "%m", i), plan.rows)
+                a_here = f.at(f.at("%a", f.i64("mul", i, a_row)), f.i64("mul", p, a_term))
+                c_block = f.at(c_slab, f.i64("mul", i, line))
                 a, row, term = packed_left(a_here, rows, terms)
 
                 def columns(j: str) -> None:
                     count, is_whole, vectors = panel(j, width)
-                    b, c = f.at(b_stretch, f.op(f"mul i64 {j}, {b_column}")), f.at(c_block, f.op(f"mul i64 {j}, {f.size}"))
-                    labels = {kind: f.label(kind) for kind in (*kinds, "there", "look", "pack", "switch", "done")}
-                    own = f.at(panels, f.op(f"mul i64 {j}, {size}"))
-                    stride = f.op(f"mul i64 {vectors}, {f.lanes * f.size}")
+                    b, c = f.at(b_stretch, f.i64("mul", j, b_column)), f.at(c_block, f.i64("mul", j, f.size))
+                    labels = {kind: f.label(kind) for kind in (*kinds, "look", "pack", "switch", "done")}
+                    own = f.at(panels, f.i64("mul", j, size))
+                    stride = f.i64("mul", vectors, f.lanes * f.size)
                     direct = f.op(f"and i1 {near}, {is_whole}")
                     before = f.block
                     f.branch(plan.several, labels["switch"], labels["look"])

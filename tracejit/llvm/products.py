@@ -675,7 +675,9 @@ class _Eager(products.Policy):
         imports = c_api.symbols((call,)) | {name: addresses[name] for name in (ENTER, LEAVE)}
         address, owner = machine_code.link(machine_code.assemble(_CALL_TEXT), imports, _CALL)
         self.on_one_thread = builtin_function("on_one_thread", address, FASTCALL, owner)
-        self.least = LARGE if _kernels() is None else products.SMALL + 1
+        kernels = _kernels()
+        self.least = LARGE if kernels is None or kernels.thin_only else products.SMALL + 1
+        self.thin = 0 if kernels is None else kernels.tile.thin
         self._multiply: dict[Any, Callable[..., int]] = {}
         self._gemv: dict[Any, Callable[..., None]] = {}
         for letter, dtype, number in (("s", dtypes.float32, ctypes.c_float), ("d", dtypes.float64, ctypes.c_double)):
