@@ -5,6 +5,10 @@ zero nor infinite and around its zeros.  float32 results are compared with NumPy
 library's long double functions (64 bits of mantissa); where those do not exist (erf) the reference is mpmath, at fewer points.
 The error is |result - exact| in units in the last place of the exact value.  Special values are compared one by one with the reference's:
 NaN, infinities and signed zeros must be equal, other results within LIMIT units (of a composition: finite).
+
+A second table is of products of square matrices of standard normal numbers, tracejit's and NumPy's, against products in a wider type
+(of some rows: NumPy has no fast products of long doubles).  The error is the Euclidean norm of result - exact over that of exact, in
+units of the dtype's eps.
 """
 
 from __future__ import annotations
@@ -19,17 +23,34 @@ from typing import Any
 import mpmath  # type: ignore[import-untyped]
 import numpy as np
 from scipy import special
+from threadpoolctl import threadpool_info
 
 import tracejit
 from tracejit import functional
 
-__all__ = ["FUNCTIONS", "LIMIT", "Function", "Row", "main", "measure", "worst_error"]
+__all__ = [
+    "FUNCTIONS",
+    "LIMIT",
+    "SIZES",
+    "Function",
+    "ProductRow",
+    "Row",
+    "main",
+    "measure",
+    "measure_product",
+    "product_error",
+    "worst_error",
+]
 
 Array = np.ndarray[Any, Any]
 LIMIT = 2.5
 """Units in the last place that a primitive may be off."""
 
+SIZES = (64, 128, 256, 512, 1024, 2048)
+"""Of products."""
+
 _MPMATH_POINTS = 20_000
+_EXACT_ROWS = 32
 
 
 @dataclass(frozen=True)
@@ -226,7 +247,41 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-_PAGE = """# Accuracy of elementary functions
+@dataclass(frozen=True)
+class ProductRow:
+    """Errors of a product of two square matrices of this size: tracejit's and NumPy's."""
+
+    size: int
+    dtype: str
+    own: float
+    numpy: float
+
+
+def product_error(result: Array, a: Array, b: Array) -> float:
+    """The relative error of a @ b in the Euclidean norm, in units of eps, by some of its rows."""
+    wide: Any = np.float64 if result.dtype == np.float32 else np.longdouble
+    rows = np.unique(np.linspace(0, a.shape[0] - 1, _EXACT_ROWS, dtype=np.int64))
+    exact = a[rows].astype(wide) @ b.astype(wide)
+    off = np.sqrt(((result[rows] - exact) ** 2).sum() / (exact**2).sum())
+    return float(off / np.finfo(result.dtype).eps)
+
+
+def measure_product(size: int, dtype: str) -> ProductRow:
+    """Compute one product by tracejit and by NumPy."""
+    random = np.random.default_rng(size)
+    a, b = (random.standard_normal((size, size)).astype(dtype) for _ in range(2))
+    own = tracejit.matmul(tracejit.tensor(a), tracejit.tensor(b)).numpy()
+    return ProductRow(size, dtype, product_error(own, a, b), product_error(np.matmul(a, b), a, b))
+
+
+def product_table(rows: Sequence[ProductRow]) -> str:
+    """The rows as a Markdown table."""
+    lines = ["| product | dtype | error (eps) | NumPy's |", "| --- | --- | ---: | ---: |"]
+    lines += [f"| {r.size} x {r.size} x {r.size} | {r.dtype} | {r.own:.2f} | {r.numpy:.2f} |" for r in rows]
+    return "\n".join(lines)
+
+
+_PAGE = """# Accuracy of elementary functions and products
 
 Printed by `python -m benchmarks.accuracy`; {points:,} random points per range (fewer where the reference is mpmath). The error is
 |result - exact| in units in the last place of the exact value; {limit} is the limit that a primitive is held to. "Special values" are
@@ -235,7 +290,21 @@ cancel or the result is far smaller than they are, the error in units in the las
 the same formula.
 
 {table}
+
+## Products of matrices
+
+Operands are standard normal numbers. The error is the Euclidean norm of result - exact over that of exact, in units of the dtype's eps
+(1.2e-7, 2.2e-16); exact is a product in float64, or in long double. Sums are added up in stretches of up to 384 terms
+(`llvm/packed_products.py`) where the processor's vectors have 512 bits; elsewhere products are NumPy's. NumPy computes by {blas}.
+
+{products}
 """
+
+
+def _blas() -> str:
+    """What NumPy's products are computed by, and its kernels."""
+    found = [pool for pool in threadpool_info() if pool.get("user_api") == "blas"]
+    return ", ".join(f"{pool['internal_api']} {pool['version']} ({pool.get('architecture')})" for pool in found) or "another BLAS"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -245,7 +314,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--write", type=Path, help="write the page to this file")
     options = parser.parse_args(arguments)
     rows = [measure(f, dtype, options.points) for f in FUNCTIONS for dtype in ("float32", "float64")]
-    page = _PAGE.format(points=options.points, limit=LIMIT, table=table(rows))
+    products = [measure_product(size, dtype) for dtype in ("float32", "float64") for size in SIZES]
+    page = _PAGE.format(points=options.points, limit=LIMIT, table=table(rows), products=product_table(products), blas=_blas())
     if options.write is not None:
         options.write.write_text(page)
     print(page)

@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_info
 
 import tracejit
 
-__all__ = ["describe", "limits", "one_line"]
+__all__ = ["describe", "limits", "one_line", "processors", "restrict"]
 
 _PACKAGES = ("tracejit", "numpy", "numba", "llvmlite", "scipy", "scikit-learn", "torch", "jax", "jaxlib")
 
@@ -36,6 +36,17 @@ def limits(threads: int) -> dict[str, str]:
     """Variables of a process's environment that limit the threads of tracejit and BLAS; none for 0."""
     names = ("TRACEJIT_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     return dict.fromkeys(names, str(threads)) if threads else {}
+
+
+def processors() -> list[int]:
+    """Those that this process may use, where the system tells."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+
+def restrict(allowed: list[int]) -> None:
+    """Have this process, and those that it starts, use these processors only, where the system can do so."""
+    if allowed and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, allowed)
 
 
 def describe(threads: int) -> dict[str, Any]:

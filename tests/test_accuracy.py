@@ -43,3 +43,22 @@ def test_the_page_lists_every_function_in_both_dtypes() -> None:
     page = (Path(__file__).parent.parent / "docs" / "accuracy.md").read_text()
     for name in BY_NAME:
         assert f"| {name} | float32 |" in page and f"| {name} | float64 |" in page
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_products_are_as_exact_as_those_of_numpy(dtype: str) -> None:
+    row = accuracy.measure_product(500, dtype)
+    assert 0.5 < row.own <= 1.02 * row.numpy
+
+
+def test_the_error_of_a_product_is_a_distance_in_units_of_eps() -> None:
+    a, b = np.eye(3), np.arange(1.0, 10).reshape(3, 3)
+    assert accuracy.product_error(b, a, b) == 0
+    off = accuracy.product_error(b * (1 + 8 * np.finfo(np.float64).eps), a, b)
+    assert 7.5 < off < 8.5
+
+
+def test_the_page_lists_products_of_every_size_in_both_dtypes() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "accuracy.md").read_text()
+    for n in accuracy.SIZES:
+        assert f"| {n} x {n} x {n} | float32 |" in page and f"| {n} x {n} x {n} | float64 |" in page

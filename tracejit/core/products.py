@@ -31,7 +31,9 @@ class Policy(ABC):
     on_one_thread: Callable[..., Any]
     """`on_one_thread(function, *arguments)` calls the function while NumPy's BLAS computes on the calling thread only."""
     least: int
-    """Multiplications from which `multiply` computes products of matrices, more than SMALL."""
+    """Multiplications from which `multiplier` computes products of matrices, more than SMALL."""
+    thin: int = 0
+    """Rows, or columns, up to which it computes all products of more than SMALL multiplications."""
 
     @abstractmethod
     def multiplier(self, dtype: Any) -> Callable[[Any, Any, Any], Any] | None:
@@ -73,7 +75,8 @@ def dot_of(a: Any, b: Any) -> Callable[[Any, Any, Any], Any]:
         return np.dot
     policy = _policy or _policy_of_process()
     run = None
-    if policy is not None and work >= policy.least and min(a.shape[0], b.shape[1]) > 1 and a.dtype == b.dtype:
+    side = min(a.shape[0], b.shape[1])
+    if policy is not None and (work >= policy.least or side <= policy.thin) and side > 1 and a.dtype == b.dtype:
         run = policy.multiplier(a.dtype)
 
     def dot(a: Any, b: Any, out: Any) -> None:
@@ -105,7 +108,9 @@ def matmul(a: Any, b: Any, out: Any = None) -> Any:
     policy = _policy or _policy_of_process()
     if policy is None:
         return np.matmul(a, b, out)
-    return policy.on_one_thread(np.matmul, a, b, out) if work < policy.least else _by_policy(policy, a, b, out)
+    if work < policy.least and min(a.shape[-2], columns) > policy.thin:
+        return policy.on_one_thread(np.matmul, a, b, out)
+    return _by_policy(policy, a, b, out)
 
 
 def _with_vector(a: Any, b: Any, out: Any) -> Any:

@@ -8,7 +8,7 @@ import llvmlite.binding
 
 from tracejit.loops.target import Target
 
-__all__ = ["host_target"]
+__all__ = ["host_fuses", "host_target"]
 
 
 @cache
@@ -21,3 +21,9 @@ def host_target() -> Target:
     if features.get("avx2", False):
         return Target(256, masked=True, gathers=gathers)  # masked bytes are slow here, but not slower than one at a time
     return Target(128, masked=False, gathers=gathers)
+
+
+@cache
+def host_fuses() -> bool:
+    """Whether an instruction multiplies and adds vectors of this machine, and rounds once."""
+    return bool(llvmlite.binding.get_host_cpu_features().get("fma", False))

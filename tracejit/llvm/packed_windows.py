@@ -277,13 +277,13 @@ def give_turned(f: WindowText, name: str) -> str:
 
 def _multiply(f: WindowText, names: dict[str, str], count: str, **given: str) -> None:
     """Rows of a block times a panel of %count columns, by the kernel of their number."""
-    labels = {kind: f.label(kind) for kind in (*packed.KINDS, "done")}
+    labels, (*_, one) = {kind: f.label(kind) for kind in (*packed.KINDS, "done")}, packed.KINDS
     is_whole = f.op(f"icmp eq i64 {count}, {f.wide}")
     kind = f.either(is_whole, "i64", "0", _vectors(f, count))
     cases = " ".join(
-        f"i64 {0 if not ends else v}, label %{labels[name]}" for name, (v, ends) in packed.KINDS.items() if name != "part"
+        f"i64 {0 if not ends else v}, label %{labels[name]}" for name, (v, ends) in packed.KINDS.items() if name != one
     )
-    f.lines.append(f"switch i64 {kind}, label %{labels['part']} [ {cases} ]")
+    f.lines.append(f"switch i64 {kind}, label %{labels[one]} [ {cases} ]")
     for name in packed.KINDS:
         f.begin(labels[name])
         f.lines.append(f"call void @{names[name]}(i64 {given['rows']}, {packed.parameters(f.number, **given, columns=count)})")

@@ -9,9 +9,11 @@ Tiles follow from the sizes alone, and have all terms of their elements: so resu
 
 Where vectors have 512 bits, products of matrices are computed by kernels of our own (packed_products.py): OpenBLAS
 has kernels of half that width for some such processors, and packs more than it needs to for products of few rows or
-terms.  Their elements have the same bits in a tile and in the whole, so one thread computes the whole.  What OpenBLAS
-computes sooner stays with it: products of up to products.SMALL multiplications, which eager mode leaves to NumPy, and
-those of a few rows with a matrix that is stored transposed (`_FEW`, `_SOME`), for which it has kernels that pack nothing.
+terms.  Their elements have the same bits in a tile and in the whole, so one thread computes the whole.  Where vectors
+have 256 bits and instructions multiply and add, thin products are: by inner products of rows, two to four times as
+fast as by OpenBLAS.  Its kernels for other products are as fast as ours there (within a tenth, Haswell and Sandy
+Bridge forced), and those for 128 bits (Nehalem), too.  OpenBLAS keeps products of up to products.SMALL multiplications,
+which eager mode leaves to NumPy.
 
 `symbols()` are the functions that programs
 link: those of the BLAS (`blas.symbols`) by the name of `blas.routine(letter, name)`, with the same arguments.  `core/products.py` is told
@@ -36,7 +38,7 @@ from tracejit.core.uninterrupted import uninterrupted_result
 from tracejit.cpython import arrays, c_api
 from tracejit.cpython.builtin_functions import FASTCALL, builtin_function
 from tracejit.llvm import blas, packed_products, thread_pool
-from tracejit.llvm.host import host_target
+from tracejit.llvm.host import host_fuses, host_target
 from tracejit.llvm.operations import constant, lane_type
 from tracejit.llvm.thread_pool_code import FIELDS, PARALLEL, POOL
 from tracejit.native import machine_code, object_cache
@@ -48,16 +50,15 @@ LARGE: Final = 1 << 24
 _TILE: Final = 1 << 23
 """Multiplications of a tile at least.  Below 7.4 million OpenBLAS has other kernels, which round in other places."""
 _EDGE: Final = 256
-"""Rows and columns of a tile, about.  OpenBLAS packs the operands of each tile, which costs a tenth of this size's time."""
+"""Rows and columns of a tile, about.  The operands of each tile are packed, which costs a tenth of this size's time."""
+_HUGE: Final = 1 << 29
+"""Multiplications from which tiles of our kernels have twice as many rows and columns: there are still some for each of two threads."""
 LARGE_MATRIX: Final = 1 << 20
 """Elements of a matrix whose product with a vector is cut, on one thread, too: there tiles have other bits than the whole."""
 _STRIP: Final = 1 << 18
 """Elements of a part of it at least."""
 _SIDE: Final = 32
 """Rows and columns that tiles are multiples of: what any kernel holds in registers."""
-_FEW: Final = 8
-"""Rows of a product that OpenBLAS computes sooner, if its second operand is stored transposed and it has at most _SOME multiplications."""
-_SOME: Final = 1_000_000
 _TILES: Final = 128
 """Tiles at most: OpenBLAS has memory for twice as many threads as it was built for, 64 in NumPy's."""
 
@@ -157,9 +158,10 @@ class _Routine:
         given = ", ".join(f"{kind} {instead.get(name, f'%{name}')}" for kind, name in self.parameters)
         return f"call {self.result} @{symbol or self.of_blas}({given})"
 
-    def head(self) -> str:
+    def head(self, symbol: str = "") -> str:
+        """symbol: of a function of this module alone, instead of that which programs link."""
         given = ", ".join(f"{kind} %{name}" for kind, name in self.parameters)
-        return f"define {self.result} @{blas.routine(self.letter, self.name)}({given})"
+        return f"define {'internal ' * bool(symbol)}{self.result} @{symbol or blas.routine(self.letter, self.name)}({given})"
 
     def declaration(self) -> str:
         return f"declare {self.result} @{self.of_blas}({', '.join(kind for kind, _ in self.parameters)})"
@@ -215,24 +217,39 @@ def _parts(name: str, value: str, length: str) -> str:
   %{name} = udiv i64 %{name}.last, %{length}"""
 
 
-def _packed(r: _Routine, dtype: DType) -> tuple[str, str, dict[str, str]]:
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """What there is instead of the BLAS: kernels for vectors of so many bytes; thin_only: where it computes others as soon."""
+
+    width: int
+    tile: packed_products.Tile
+    thin_only: bool
+
+
+def _alone(r: _Routine, dtype: DType, kernels: Kernels) -> tuple[str, str, dict[str, str]]:
     """(name, text, declarations) of what computes a product by our kernels on this thread, by BLAS where there is no memory."""
-    helper, text, declarations = packed_products.helper(dtype, 64 // dtype.itemsize)
-    columns, less, more = packed_products.scratch(dtype, 64 // dtype.itemsize)
+    helper, text, declarations = packed_products.helper(dtype, kernels.width // dtype.itemsize, kernels.tile, kernels.thin_only)
     name = f"alone_{r.letter}gemm"
     declarations |= {_ALLOCATE: f"declare ptr @{_ALLOCATE}(i64)", _FREE: f"declare void @{_FREE}(ptr)"}
-    own = r.call(helper).removesuffix(")") + ", ptr %scratch)"
+    own, thin = (r.call(symbol).removesuffix(")") + ", ptr %scratch)" for symbol in (helper, packed_products.thin(helper)))
     return (
         name,
         f"""{text}
-define internal void @{name}({", ".join(f"{kind} %{name}" for kind, name in r.parameters)}) {{
-  %wide = icmp uge i64 %n, {columns}
-  %size = select i1 %wide, i64 {more}, i64 {less}
+define internal void @{name}({", ".join(f"{kind} %{name}" for kind, name in r.parameters)}, i64 %thin) {{
+  %size = call i64 @{packed_products.scratch(helper)}(i64 %m, i64 %n, i64 %k)
   %scratch = call ptr @{_ALLOCATE}(i64 %size)
   %none = icmp eq ptr %scratch, null
-  br i1 %none, label %blas, label %packed
-packed:
-  {own}
+  br i1 %none, label %blas, label %found
+found:
+  %few = icmp ne i64 %thin, 0
+  br i1 %few, label %rows, label %tiles
+rows:
+  {thin}
+  br label %done
+tiles:
+  {"" if kernels.thin_only else own}
+  br label %done
+done:
   call void @{_FREE}(ptr %scratch)
   ret void
 blas:
@@ -246,25 +263,56 @@ blas:
     )
 
 
-def _gemm_text(dtype: DType, packs: bool) -> tuple[str, dict[str, str]]:
+def _gemm_text(dtype: DType, kernels: Kernels | None) -> tuple[str, dict[str, str]]:
     """The text of gemm, and what it declares."""
     number, letter = lane_type(dtype), "s" if dtype is dtypes.float32 else "d"
     r = _Routine(letter, "gemm", _gemm(number))
-    words = len(r.parameters) + 3
+    if kernels is None or not kernels.thin_only:
+        text, declarations = _cut_text(r, dtype, kernels)
+        return f"{r.declaration()}\n{text}", declarations
+    thin, theirs = f"thin_{letter}gemm", f"theirs_{letter}gemm"
+    ours, declarations = _cut_text(r, dtype, kernels, thin)
+    others, _ = _cut_text(r, dtype, None, theirs)
+    text = f"""{r.declaration()}
+{ours}
+{others}
+{r.head()} {{
+  %thin = call i1 @{packed_products.is_thin(f"packed_{letter}gemm")}(i32 %turned.a, i32 %turned.b, i64 %m, i64 %n)
+  br i1 %thin, label %ours, label %theirs
+ours:
+  {r.call(thin)}
+  ret void
+theirs:
+  {r.call(theirs)}
+  ret void
+}}
+"""
+    return text, declarations
+
+
+def _cut_text(r: _Routine, dtype: DType, kernels: Kernels | None, symbol: str = "") -> tuple[str, dict[str, str]]:
+    """The text of gemm by our kernels or by the BLAS, in tiles where it is large, and what it declares.  symbol: of another function."""
+    number, letter, packs = lane_type(dtype), r.letter, kernels is not None
+    words = len(r.parameters) + 4
+    tile = f"tile_{symbol or f'{letter}gemm'}"
     alone, before, declarations = r.of_blas, "", dict[str, str]()
     enter, leave = f"call void @{ENTER}()", f"call void @{LEAVE}()"
+    extra: tuple[str, ...] = ()
+
+    def whole(**instead: str) -> str:
+        """The call of what computes a product, or a tile, on this thread."""
+        return r.call(alone, **instead).removesuffix(")") + "".join(f", i64 %{name}" for name in extra) + ")"
+
     first = f"""  {enter}
   br label %ours"""
-    if packs:
-        alone, before, declarations = _packed(r, dtype)
+    if kernels is not None:
+        alone, before, declarations = _alone(r, dtype, kernels)
+        extra = ("thin",)
+        is_thin = packed_products.is_thin(f"packed_{letter}gemm")
         first = f"""  %small = icmp ule i64 %total, {products.SMALL}
-  %some = icmp ule i64 %total, {_SOME}
-  %few = icmp ule i64 %m, {_FEW}
-  %turned = icmp ne i32 %turned.b, {blas.NO_TRANSPOSE}
-  %thin = and i1 %few, %turned
-  %sooner = and i1 %thin, %some
-  %theirs = or i1 %small, %sooner
-  br i1 %theirs, label %blas, label %ours
+  %is.thin = call i1 @{is_thin}(i32 %turned.a, i32 %turned.b, i64 %m, i64 %n)
+  %thin = zext i1 %is.thin to i64
+  br i1 %small, label %blas, label %ours
 blas:
   {enter}
   {r.call()}
@@ -272,10 +320,9 @@ blas:
   ret void"""
         leave = ""
     text = f"""
-{r.declaration()}
 {before}
-define internal i64 @tile_{letter}gemm(ptr %block, i64 %tile) {{
-{r.loads("tile.rows", "tile.columns", "across")}
+define internal i64 @{tile}(ptr %block, i64 %tile) {{
+{r.loads("tile.rows", "tile.columns", "across", *extra)}
   %i = udiv i64 %tile, %across
   %j = urem i64 %tile, %across
   %row = mul i64 %i, %tile.rows
@@ -295,11 +342,11 @@ define internal i64 @tile_{letter}gemm(ptr %block, i64 %tile) {{
   %c.row = mul i64 %row, %ldc
   %c.offset = add i64 %c.row, %column
   %c.here = getelementptr {number}, ptr %c, i64 %c.offset
-  {r.call(alone, m="%rows", n="%columns", a="%a.here", b="%b.here", c="%c.here")}
+  {whole(m="%rows", n="%columns", a="%a.here", b="%b.here", c="%c.here")}
   ret i64 0
 }}
 
-{r.head()} {{
+{r.head(symbol)} {{
 entry:
   %elements = mul i64 %n, %k
   %total = mul i64 %elements, %m
@@ -313,11 +360,14 @@ ours:
 count:
   %useful = udiv i64 %total, {_TILE}
   %most = call i64 @llvm.smin.i64(i64 %useful, i64 {_TILES})
-  %m.up = add i64 %m, {_EDGE // 2}
-  %m.edges = udiv i64 %m.up, {_EDGE}
+  %huge = icmp uge i64 %total, {_HUGE if packs else -1}
+  %edge = select i1 %huge, i64 {2 * _EDGE}, i64 {_EDGE}
+  %edge.half = lshr i64 %edge, 1
+  %m.up = add i64 %m, %edge.half
+  %m.edges = udiv i64 %m.up, %edge
   %down.first = call i64 @llvm.smax.i64(i64 %m.edges, i64 1)
-  %n.up = add i64 %n, {_EDGE // 2}
-  %n.edges = udiv i64 %n.up, {_EDGE}
+  %n.up = add i64 %n, %edge.half
+  %n.edges = udiv i64 %n.up, %edge
   %across.first = call i64 @llvm.smax.i64(i64 %n.edges, i64 1)
   br label %look
 look:
@@ -345,11 +395,11 @@ cut:
   br i1 %more, label %share, label %alone
 share:
   %block = alloca [{words} x i64]
-{r.stores("tile.rows", "tile.columns", "across")}
-  %status = call i64 @{PARALLEL}(ptr @tile_{letter}gemm, ptr %block, i64 %tiles)
+{r.stores("tile.rows", "tile.columns", "across", *extra)}
+  %status = call i64 @{PARALLEL}(ptr @{tile}, ptr %block, i64 %tiles)
   br label %end
 alone:
-  {r.call(alone)}
+  {whole()}
   br label %end
 end:
   {leave}
@@ -431,15 +481,15 @@ _ROUTINES: Final = tuple(blas.routine(letter, name) for name in ("gemm", "gemv",
 _PANELS: Final = tuple(name for dtype in (dtypes.float32, dtypes.float64) for name in packed_products.panel_functions(dtype))
 
 
-def text(packs: bool) -> str:
-    """All functions.  packs: whether products of matrices are computed by packed_products.py."""
+def text(kernels: Kernels | None) -> str:
+    """All functions.  kernels: by which products of matrices are computed; None for the BLAS."""
     declarations = {
         "llvm.smin.i64": "declare i64 @llvm.smin.i64(i64, i64)",
         "llvm.smax.i64": "declare i64 @llvm.smax.i64(i64, i64)",
     }
     parts = []
     for dtype in (dtypes.float32, dtypes.float64):
-        gemm, declared = _gemm_text(dtype, packs)
+        gemm, declared = _gemm_text(dtype, kernels)
         declarations |= declared
         parts += [gemm, _gemv_text(dtype), _dot_text(dtype)]
     head = f"""
@@ -452,9 +502,24 @@ declare i64 @{PARALLEL}(ptr, ptr, i64)
 # --- linked
 
 
+WIDE: Final = Kernels(64, packed_products.OF_32, thin_only=False)
+"""For processors with vectors of 512 bits."""
+FUSED: Final = Kernels(32, packed_products.OF_16, thin_only=True)
+"""For those with vectors of 256 bits, and instructions that multiply and add."""
+
+
+def _kernels() -> Kernels | None:
+    """What this machine's processor has kernels for (on Windows nobody tells where the C library is)."""
+    if sys.platform == "win32":
+        return None
+    bits = host_target().bits
+    return WIDE if bits == 512 else FUSED if bits == 256 and host_fuses() else None
+
+
 def packs() -> bool:
-    """Whether this machine has products of its own (on Windows nobody tells where the C library is)."""
-    return host_target().bits == 512 and sys.platform != "win32"
+    """Whether this machine has products and convolutions of its own."""
+    kernels = _kernels()
+    return kernels is not None and not kernels.thin_only
 
 
 def _address(function: Any) -> int:
@@ -470,18 +535,19 @@ def _linked() -> dict[str, int]:
     assert library.num_threads is not None
     named = (ENTER, LEAVE, *_ROUTINES, *(_PANELS if packs() else ()))
     table = f"@{_TABLE} = constant [{len(named)} x ptr] [{', '.join(f'ptr @{name}' for name in named)}]\n"
-    code = text(packs()) + table
+    kernels = _kernels()
+    code = text(kernels) + table
     imports = blas.symbols(library) | thread_pool.symbols()
     imports |= {POOL: thread_pool.memory(), _STATE: ctypes.addressof(_words)}
     imports |= dict(zip((_GET, _SET), library.num_threads, strict=True))
-    if packs():
+    if kernels is not None:
         functions = ctypes.CDLL(None)  # of the C library: workers of the pool are no threads of Python's
         imports |= {_ALLOCATE: _address(functions.malloc), _FREE: _address(functions.free)}
     key = hashlib.sha256(f"{machine_code.identity()}\n{code}".encode()).hexdigest()
     (address, owner), _ = object_cache.load_or_make(
         key,
         lambda object_code: machine_code.link(object_code, imports, _TABLE),
-        lambda: machine_code.assemble(code, computes=packs()),
+        lambda: machine_code.assemble(code, computes=kernels is not None),
     )
     for immortal in (owner, _words):  # workers outlive what Python forgets when it ends
         c_api.never_free(immortal)
@@ -622,7 +688,9 @@ class _Eager(products.Policy):
         imports = c_api.symbols((call,)) | {name: addresses[name] for name in (ENTER, LEAVE)}
         address, owner = machine_code.link(machine_code.assemble(_CALL_TEXT), imports, _CALL)
         self.on_one_thread = builtin_function("on_one_thread", address, FASTCALL, owner)
-        self.least = products.SMALL + 1 if packs() else LARGE
+        kernels = _kernels()
+        self.least = LARGE if kernels is None or kernels.thin_only else products.SMALL + 1
+        self.thin = 0 if kernels is None else kernels.tile.thin
         self._multiply: dict[Any, Callable[..., int]] = {}
         self._gemv: dict[Any, Callable[..., None]] = {}
         for letter, dtype, number in (("s", dtypes.float32, ctypes.c_float), ("d", dtypes.float64, ctypes.c_double)):

@@ -39,9 +39,8 @@ class WindowText(VectorText):
     """What both functions are made of."""
 
     def __init__(self, dtype: DType, lanes: int) -> None:
-        super().__init__(dtype, lanes)
+        super().__init__(dtype, lanes, packed.OF_32)
         self.dtype = dtype
-        self.wide = packed.VECTORS * lanes
         self.group = GROUP // self.size  # columns
         self.indices, self.bits = f"<{lanes} x i32>", f"<{lanes} x i1>"
 
