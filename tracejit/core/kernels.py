@@ -10,7 +10,7 @@ The arrays that a kernel gets are contiguous, aligned and of the right dtypes: i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,8 +19,8 @@ import numpy as np
 from tracejit.core.dtypes import DType, float32, float64
 
 __all__ = [
-    "MANY", "TRIANGULAR_SYSTEMS", "Form", "Fused", "elementwise", "floating", "has_dtype", "install", "kernel", "reduced_rows", "repaying",
-    "run_fused",
+    "MANY", "TRIANGULAR_SYSTEMS", "Form", "Fused", "Owners", "Step", "elementwise", "floating", "has_dtype", "install", "kernel",
+    "reduced_rows", "repaying", "run_fused", "step",
 ]  # fmt: skip
 
 Kernel = Callable[..., Any]
@@ -46,10 +46,43 @@ _maker: list[Callable[[Form, DType], Kernel | None]] = []
 _kernels: dict[tuple[Form, DType], Kernel | None] = {}
 
 
-def install(maker: Callable[[Form, DType], Kernel | None]) -> None:
-    """Let `maker` make kernels; called once, when the compiler is imported."""
-    _maker[:] = [maker]
+Step = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Owners:
+    """Objects that hold arrays, as far as steps know them.
+
+    kind: their class, or a base of it; new ones are of this class.  array, root, seen, flag: the names of the slots with the array, with
+    the owner that it is a view of (None: no view), with the version of the root's contents that it was last compared with, and with
+    whether an operand asks for more to be done with the result (True or False; True in a result of such operands).  storage: the slot of
+    the root's version, as (slot, class of what is in it, slot of that).  fresh: what is in the other slots of a new one."""
+
+    kind: type
+    array: str
+    root: str
+    seen: str
+    flag: str
+    storage: tuple[str, type, str]
+    fresh: tuple[tuple[str, Any], ...]
+    make: Callable[[Any], Any]
+
+
+_step_maker: list[Callable[[Owners, Any, Iterable[Any], bool], Step | None]] = []
+
+
+def install(
+    maker: Callable[[Form, DType], Kernel | None], step_maker: Callable[[Owners, Any, Iterable[Any], bool], Step | None]
+) -> None:
+    """Let `maker` make kernels, and `step_maker` steps; called once, when the compiler is imported."""
+    _maker[:], _step_maker[:] = [maker], [step_maker]
     _kernels.clear()
+
+
+def step(owners: Owners, ufunc: Any, dtypes: Iterable[Any], takes_numbers: bool) -> Step | None:
+    """`step(*operands)`: what a ufunc makes of owners of arrays of one of these dtypes, and of numbers if it takes them, as a new owner;
+    or None, where NumPy is to be asked (cpython/eager_steps.py).  None where there is no such function on this machine."""
+    return _step_maker[0](owners, ufunc, dtypes, takes_numbers) if _step_maker else None
 
 
 def kernel(form: Form, dtype: DType) -> Kernel | None:

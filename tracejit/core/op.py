@@ -111,6 +111,7 @@ Rule = Callable[..., Any]
 REGISTRY: dict[str, Op] = {}
 _ARRAYS = (np.ndarray, np.generic)
 _F32 = np.dtype(np.float32)
+_BEFORE_STEP = 32  # a step takes a millisecond to make
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -159,6 +160,7 @@ class Op:
     ufunc: Rule | None = (
         None  # a function of C's that does the same on operands of float32, float64 or int64; of a reduction, the `reduce` of one
     )
+    loops: Rule | None = None  # of an elementwise primitive: a ufunc whose loops do the same, on operands of the dtypes that these are for
     rows: str | None = None  # of a reduction: the form of the kernel that evaluates it on rows of large arrays (core/kernels.py)
     expansion: Rule | None = None
     lowering: Rule | None = None
@@ -177,6 +179,8 @@ class Op:
     vjp_rule: Rule | None = field(default=None, init=False)
     saves: tuple[str, ...] = field(default=(), init=False)
     saved_plans: dict[tuple[bool, ...], tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict, init=False)
+    step: Callable[..., Any] | None = field(default=None, init=False)  # what eager mode tries first: tensor/eager.py
+    until_step: int = field(default=0, init=False)  # how many evaluations there are before it is made, 0 for never
     is_checked: bool = field(init=False)
     may_exit: bool = field(
         init=False
@@ -207,6 +211,9 @@ class Op:
         promoted = kind is Kind.ELEMENTWISE and promotion in (Promotion.COMMON, Promotion.FLOAT)
         self.is_plain = promoted and not self.multiple and "condition first" not in traits
         self.is_ufunc = self.is_plain and promotion is Promotion.COMMON and self.ufunc is not None
+        if self.is_plain or promotion is Promotion.BOOL:
+            self.loops = self.loops or self.ufunc
+        self.until_step = _BEFORE_STEP if isinstance(self.loops, np.ufunc) else 0
         self.is_view = self.effect is Effect.VIEW
         self.is_choice = "condition first" in traits
         self.is_unary = self.effect is Effect.PURE and promotion is Promotion.NONE and not self.is_checked and not self.multiple
@@ -218,6 +225,12 @@ class Op:
         if self.region is not None and self.region.kind is Kind.VIEW:
             self.region.scatter = self
         REGISTRY[self.name] = self
+
+    def step_dtypes(self) -> list[Any]:
+        """The dtypes of NumPy's on whose elements `loops` does what the primitive means, without promotion, if it has a loop for them."""
+        takes_all = self.promotion is Promotion.BOOL or self.loops is not self.ufunc
+        names = ("float32", "float64", *(("int64",) if takes_all or self.is_ufunc else ()), *(("bool",) if takes_all else ()))
+        return [np.dtype(name) for name in names]
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"

@@ -21,9 +21,9 @@ from tracejit.core.floating import QUIET, hand_over, is_refusal, quietly, write_
 from tracejit.core.heap import keep_freed_memory
 from tracejit.core.interpreter import Interpreter, set_base, state
 from tracejit.core.interrupts import is_foreign
-from tracejit.core.kernels import MANY, reduced_rows
+from tracejit.core.kernels import MANY, Owners, reduced_rows, step
 from tracejit.core.numbers import PLAIN, plain_number
-from tracejit.core.op import Op
+from tracejit.core.op import Op, Promotion
 from tracejit.core.overlap import refuse_overlap
 from tracejit.core.products import is_small
 from tracejit.core.promotion import is_settled, promote, with_tensor
@@ -72,6 +72,14 @@ class EagerInterpreter(Interpreter):
         return wrap(op.evaluate(generator._advance(count), **attributes))
 
     def bind(self, op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
+        if op.step is not None:
+            out = op.step(*operands)
+            if out is not None:
+                if out._requires_grad:
+                    _record_step(op, operands, attributes, out)
+                return out
+        elif op.until_step:
+            _come_closer(op)
         if op.is_plain and len(operands) == 2:  # the hot path: elementwise operations of operands of one floating-point dtype
             ufunc = op.ufunc
             x, y = operands
@@ -127,7 +135,7 @@ class EagerInterpreter(Interpreter):
                             raise
                         out = wrap(quietly(ufunc, first, b))
                     if y._requires_grad and thread.grad_enabled and op.vjp_rule is not None:
-                        _attach(OpNode(op, operands, (x, b), attributes, _NEEDS[False, True], (out._array,)), out)
+                        _record_binary(op, operands, x, b, attributes, _NEEDS[False, True], out)
                     return out
         elif op.is_view:
             return _view(op, operands, attributes)
@@ -284,17 +292,35 @@ def _run_quietly(function: Any, *operands: Any) -> Any:
         return quietly(function, *operands)
 
 
+_OWNERS = Owners(
+    Tensor, "_array", "_base", "_seen", "_requires_grad", ("_storage", Storage, "version"),
+    (("_node", None), ("_index", 0), ("_storage", None), ("_base", None), ("_grad", None), ("_hooks", None)), wrap,
+)  # fmt: skip
+"""Tensors, as steps know them."""
+
+
+def _come_closer(op: Op) -> None:
+    """An operation is about to be evaluated that may have a step: make it if there were some before."""
+    op.until_step -= 1
+    if not op.until_step:
+        op.step = step(_OWNERS, op.loops, op.step_dtypes(), op.promotion is not Promotion.BOOL)
+
+
+def _record_step(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any], out: Tensor) -> None:
+    """Put the result of a step on the tape; it says so far that an operand requires gradients."""
+    if not state.grad_enabled or op.vjp_rule is None:
+        out._requires_grad = False
+    elif len(operands) == 1:
+        _record_unary(op, operands[0], operands[0]._array, attributes, out)
+    else:
+        x, y = operands
+        a = x._array if isinstance(x, Tensor) else x
+        b = y._array if isinstance(y, Tensor) else y
+        _record_binary(op, operands, a, b, attributes, _NEEDS[a is not x and x._requires_grad, b is not y and y._requires_grad], out)
+
+
 _ONE = (True,)
 _NEEDS = {(a, b): (a, b) for a in (False, True) for b in (False, True)}
-
-
-def _attach(node: OpNode, out: Tensor) -> None:
-    """Put `out` on the tape as the only output of `node`."""
-    out._node = node
-    out._requires_grad = True
-    if node.storages is None:
-        storage = storage_of(out)
-        node.storages = ((storage, storage.version),)
 
 
 def _record_unary(op: Op, x: Tensor, a: Any, attributes: Mapping[str, Any], out: Tensor) -> None:
@@ -334,7 +360,8 @@ def _record_unary(op: Op, x: Tensor, a: Any, attributes: Mapping[str, Any], out:
 def _record_binary(
     op: Op, operands: tuple[Any, ...], a: Any, b: Any, attributes: Mapping[str, Any], needs: tuple[bool, bool], out: Tensor
 ) -> None:
-    """Put an elementwise operation of a tensor and a tensor or number on the tape: `OpNode.__init__` spelled out, for speed."""
+    """Put an elementwise operation of two tensors, or of one and a number, on the tape: `OpNode.__init__` spelled out, for speed.  a, b:
+    arrays of the tensors."""
     x, y = operands
     node: OpNode = _new(OpNode)
     node.op = op
@@ -355,30 +382,26 @@ def _record_binary(
     array = out._array
     shape = array.shape
     node.out_meta = (shape, array.dtype)
-    tensors = b is not y
-    if a.shape != shape or (tensors and b.shape != shape):
-        node.meta = ((a.shape, a.dtype), (b.shape, b.dtype) if tensors else None)
+    left, right = a is not x, b is not y  # which of them are tensors
+    if (left and a.shape != shape) or (right and b.shape != shape):
+        node.meta = ((a.shape, a.dtype) if left else None, (b.shape, b.dtype) if right else None)
     else:
         node.meta = None
     saved_inputs, saved_outputs = op.saved_plans.get(needs) or op.saved_for(needs)
-    if saved_inputs:
-        zero, one = 0 in saved_inputs, tensors and 1 in saved_inputs
-        node.inputs = (a if zero else None, b if one else None if tensors else y)
-        if zero:
-            storage = x._storage
-            item = (x, 0 if storage is None else storage.version)
-            if one:
-                storage = y._storage
-                node.saved = (item, (y, 0 if storage is None else storage.version))
-            else:
-                node.saved = (item,)
-        elif one:
+    zero, one = left and 0 in saved_inputs, right and 1 in saved_inputs
+    node.inputs = (a if zero or not left else None, b if one or not right else None)
+    if zero:
+        storage = x._storage
+        item = (x, 0 if storage is None else storage.version)
+        if one:
             storage = y._storage
-            node.saved = ((y, 0 if storage is None else storage.version),)
+            node.saved = (item, (y, 0 if storage is None else storage.version))
         else:
-            node.saved = ()
+            node.saved = (item,)
+    elif one:
+        storage = y._storage
+        node.saved = ((y, 0 if storage is None else storage.version),)
     else:
-        node.inputs = _NO_INPUTS if tensors else (None, y)
         node.saved = ()
     if saved_outputs:
         node.outputs = (array,)
@@ -389,9 +412,6 @@ def _record_binary(
         node.storages = ()
     out._node = node
     out._requires_grad = True
-
-
-_NO_INPUTS = (None, None)
 
 
 def _with_plain_numbers(op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -1,0 +1,553 @@
+"""Elementwise operations of eager mode in machine code: from objects that hold arrays to a new one.
+
+NumPy takes some 0.3 us to find out which of its loops computes an elementwise operation, and Python some more to take the arrays out of
+their owners and to make one of the result.  For operands that need none of that - owners of row-major arrays of one dtype and one
+shape, arrays of one element without dimensions, Python's numbers - a step calls the very loop that NumPy would call, on an array that it
+makes, and so gives the same bits.  Where anything else is to be done it answers None, before anything has happened.
+
+`ufunc_loops` reads the table of loops of a ufunc (PyUFuncObject, a public struct); each loop is compared with NumPy's own evaluation before
+the first use.  Loops do not look at the floating-point status, so nothing is said of overflows or divisions by zero.
+
+Must not know: the class of the owners, which `Owners` (core/kernels.py) describes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+
+from tracejit.core.floating import quietly
+from tracejit.core.kernels import Owners, Step
+from tracejit.cpython import arrays, c_api
+from tracejit.cpython.arrays import ALIGNED, BYTES, DATA, DESCR, DIMENSIONS, FLAGS, HEADER, ND
+from tracejit.cpython.builtin_functions import FASTCALL, builtin_function
+from tracejit.cpython.c_api import ITEMS, NUMBER, TYPE
+from tracejit.cpython.linking import link
+from tracejit.cpython.memory_reads import CheckedMemory, Unreadable
+from tracejit.cpython.reference_counts import counting
+
+__all__ = ["make_step", "ufunc_loops"]
+
+_SYMBOL: Final = "tracejit_step"
+_MUCH: Final = 1 << 14  # elements: see array_function.py
+_ROW_MAJOR: Final = 0x0001  # NPY_ARRAY_C_CONTIGUOUS
+_CALLED: Final = (
+    "PyErr_Clear", "PyErr_Occurred", "PyEval_RestoreThread", "PyEval_SaveThread", "PyFloat_AsDouble", "PyLong_AsLongLong",
+    "PyType_IsSubtype", "_Py_Dealloc", "tracejit_new_array", "tracejit_new_object",
+)  # fmt: skip
+
+
+# --- the loops of a ufunc
+
+_FUNCTIONS, _PARAMETERS, _COUNT, _TYPES = HEADER + 16, HEADER + 24, HEADER + 32, HEADER + 48  # PyUFuncObject
+
+
+@cache
+def ufunc_loops(ufunc: Any) -> dict[str, tuple[int, int]]:
+    """The loops of a ufunc: its types as `ufunc.types` has them -> (address of the function, what it is handed).  Empty where the object does
+    not look as it should."""
+    with CheckedMemory() as peek:
+        try:
+            base = id(ufunc)
+            numbers = struct.unpack("=3i", peek.bytes(base + HEADER, 12))
+            count = struct.unpack("=i", peek.bytes(base + _COUNT, 4))[0]
+            if numbers != (ufunc.nin, ufunc.nout, ufunc.nargs) or count != ufunc.ntypes or ufunc.signature is not None:
+                return {}
+            codes = peek.bytes(peek.word(base + _TYPES), count * ufunc.nargs)
+            functions, parameters = peek.word(base + _FUNCTIONS), peek.word(base + _PARAMETERS)
+            found = [(peek.word(functions + 8 * i), peek.word(parameters + 8 * i) if parameters else 0) for i in range(count)]
+        except Unreadable:
+            return {}
+    given = codes.translate(_TO_CHARACTERS).decode("latin-1")
+    if "".join(ufunc.types).replace("->", "") != given:
+        return {}
+    return {types: loop for types, loop in zip(ufunc.types, found, strict=True) if loop[0]}
+
+
+_CHARACTERS: Final = "?bBhHiIlLqQfdgFDGOSUVMme"  # of NumPy's types, in the order of their numbers
+_TO_CHARACTERS: Final = bytes.maketrans(bytes(range(len(_CHARACTERS))), _CHARACTERS.encode())
+
+
+# --- steps
+
+_KINDS: Final = {np.dtype(np.float32): 0, np.dtype(np.float64): 1, np.dtype(np.int64): 2}
+"""Dtypes that numbers beside an array are converted to -> what the text calls them."""
+_NO_NUMBERS: Final = 3
+_OBJECTS: Final = 8  # words of objects that the text speaks of: `_code`
+_ROW: Final = 7  # words of a dtype: `_row`
+
+
+def make_step(owners: Owners, ufunc: Any, dtypes: Iterable[Any], takes_numbers: bool) -> Step | None:
+    """`step(*operands)` of as many operands as a ufunc has, one or two: an owner of the result, of arrays of one of these dtypes of NumPy's,
+    or None.  takes_numbers: a number of Python beside an array takes its dtype; but a float beside integers does not, and nothing beside
+    bools.  None where objects do not lie in memory as expected, or the ufunc has no loop for any of the dtypes."""
+    if arrays.unknown_layout() or not c_api.supported() or ufunc.nin not in (1, 2) or ufunc.nout != 1:
+        return None
+    found = [(dtype, row) for dtype in dtypes if (row := _row(ufunc, dtype, takes_numbers)) is not None]
+    if not found:
+        return None
+    address, head, owner = _code(owners, ufunc.nin)
+    words = [*head, len(found), *[word for _, row in found for word in row]]
+    packed = struct.pack(f"={len(words)}q", *words)
+    step: Step = builtin_function(ufunc.__name__, address, FASTCALL, (packed, ufunc, owner))
+    return step if all(_agrees(step, owners, ufunc, dtype) for dtype, _ in found) else None
+
+
+def _row(ufunc: Any, dtype: Any, takes_numbers: bool) -> tuple[int, ...] | None:
+    """What a step knows of a dtype, in words; None where the ufunc has no loop for it.  NumPy's own dtypes live as long as it does."""
+    for types, (function, parameters) in ufunc_loops(ufunc).items():
+        given, _, result = types.partition("->")
+        if all(np.dtype(c).num == dtype.num for c in given):
+            made = np.dtype(result)
+            kind = _KINDS.get(dtype, _NO_NUMBERS) if takes_numbers else _NO_NUMBERS
+            return id(dtype), id(made), function, parameters, kind, made.itemsize, dtype.itemsize
+    return None
+
+
+@cache
+def _code(owners: Owners, count: int) -> tuple[int, tuple[int, ...], Any]:
+    """(the address of the code of a step, the words that it begins with, what must stay alive)."""
+    offsets = c_api.slot_offsets(owners.kind)
+    slot, kind, inner = owners.storage
+    text = _text(
+        count,
+        {name: offsets[name] for name in (owners.array, owners.root, owners.seen, owners.flag, slot)},
+        c_api.slot_offsets(kind)[inner],
+        owners,
+        [(offsets[name], i) for i, (name, _) in enumerate(owners.fresh)],
+    )
+    values = [owners.kind, np.ndarray, None, True, False, float, int, (), *[value for _, value in owners.fresh]]
+    address, owner = link(text, _SYMBOL, computes=True)
+    return address, tuple(map(id, values)), (owner, values)
+
+
+def _agrees(step: Step, owners: Owners, ufunc: Any, dtype: Any) -> bool:
+    """Whether a step gives the bits that NumPy gives: of few elements and of many, and of numbers beside arrays."""
+    for size in (1, 5, 67):
+        values = (np.arange(size) % 7 - 2).astype(dtype)
+        others = (np.arange(size) % 5 + 1).astype(dtype)
+        cases: list[tuple[Any, ...]] = [(values,)] if ufunc.nin == 1 else [(values, others), (values, others[0]), (values[0], others)]
+        for case in cases:
+            given = [np.asarray(x) for x in case]
+            expected = np.asarray(quietly(ufunc, *given))
+            numbers = [x.item() if x.ndim == 0 else owners.make(x) for x in given]
+            for made in (step(*map(owners.make, given)), step(*numbers)):
+                if made is None and any(x.ndim == 0 for x in given):
+                    continue
+                found = getattr(made, owners.array, None)
+                if found is None or found.dtype != expected.dtype or found.tobytes() != expected.tobytes():
+                    return False
+    return True
+
+
+def _text(
+    count: int, offsets: dict[str, int], version: int, owners: Owners, fresh: list[tuple[int, int]]
+) -> str:
+    """LLVM text of a step of `count` operands, in CPython's fast calling convention.
+
+    offsets: of slots by name.  version: the slot of a storage that has its version.  fresh: offsets of other slots, and which of the fresh
+    values is in each."""
+    row_major = _ROW_MAJOR | ALIGNED
+    array, root, seen, flag, storage = (offsets[n] for n in (owners.array, owners.root, owners.seen, owners.flag, owners.storage[0]))
+
+    def word(i: int, name: str) -> str:
+        return f"%{name}.at = getelementptr ptr, ptr %words, i64 {i}\n%{name} = load ptr, ptr %{name}.at"
+
+    def field(name: str, owner: str, offset: int, kind: str = "ptr") -> str:
+        return f"%{name}.at = getelementptr i8, ptr %{owner}, i64 {offset}\n%{name} = load {kind}, ptr %{name}.at"
+
+    helpers = f"""
+define internal ptr @array_of(ptr %x, ptr %words) nounwind {{
+entry:
+  {word(0, "owner")}
+  {word(1, "ndarray")}
+  {word(2, "none")}
+  {field("kind", "x", TYPE)}
+  %exact = icmp eq ptr %kind, %owner
+  br i1 %exact, label %fits, label %derived
+derived:
+  %is = call i32 @PyType_IsSubtype(ptr %kind, ptr %owner)
+  %other = icmp eq i32 %is, 0
+  br i1 %other, label %no, label %fits
+fits:
+  {field("root", "x", root)}
+  %plain = icmp eq ptr %root, %none
+  br i1 %plain, label %own, label %view
+view:
+  %unset = icmp eq ptr %root, null
+  br i1 %unset, label %no, label %rooted
+rooted:
+  {field("storage", "root", storage)}
+  %lost = icmp eq ptr %storage, %none
+  br i1 %lost, label %no, label %stored
+stored:
+  {field("version", "storage", version)}
+  {field("seen", "x", seen)}
+  %current = icmp eq ptr %version, %seen
+  br i1 %current, label %own, label %no
+own:
+  {field("array", "x", array)}
+  %empty = icmp eq ptr %array, null
+  br i1 %empty, label %no, label %full
+full:
+  {field("class", "array", TYPE)}
+  %usual = icmp eq ptr %class, %ndarray
+  {field("flags", "array", FLAGS, "i32")}
+  %kept = and i32 %flags, {row_major}
+  %neat = icmp eq i32 %kept, {row_major}
+  %good = and i1 %usual, %neat
+  br i1 %good, label %yes, label %no
+yes:
+  ret ptr %array
+no:
+  ret ptr null
+}}
+define internal ptr @row_of(ptr %words, ptr %dtype) nounwind {{
+entry:
+  %count.at = getelementptr i64, ptr %words, i64 {_OBJECTS + len(fresh)}
+  %count = load i64, ptr %count.at
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %more ]
+  %inside = icmp slt i64 %i, %count
+  br i1 %inside, label %look, label %no
+look:
+  %step = mul i64 %i, {_ROW}
+  %start = add i64 %step, {_OBJECTS + len(fresh) + 1}
+  %row = getelementptr i64, ptr %words, i64 %start
+  %known = load ptr, ptr %row
+  %same = icmp eq ptr %known, %dtype
+  br i1 %same, label %yes, label %more
+more:
+  %next = add i64 %i, 1
+  br label %loop
+yes:
+  ret ptr %row
+no:
+  ret ptr null
+}}
+define internal i1 @converted(ptr %x, ptr %words, ptr %row, ptr %to) nounwind {{
+entry:
+  {word(5, "float")}
+  {word(6, "int")}
+  %kind.word = getelementptr i64, ptr %row, i64 4
+  %kind = load i64, ptr %kind.word
+  %refused = icmp eq i64 %kind, {_NO_NUMBERS}
+  br i1 %refused, label %no, label %taken
+taken:
+  {field("type", "x", TYPE)}
+  %is.float = icmp eq ptr %type, %float
+  br i1 %is.float, label %real, label %whole
+real:
+  {field("number", "x", NUMBER, "double")}
+  %to.integers = icmp eq i64 %kind, 2
+  br i1 %to.integers, label %no, label %round
+whole:
+  %is.int = icmp eq ptr %type, %int
+  br i1 %is.int, label %integer, label %no
+integer:
+  %n = call i64 @PyLong_AsLongLong(ptr %x)
+  %doubtful = icmp eq i64 %n, -1
+  br i1 %doubtful, label %ask, label %fine
+ask:
+  %error = call ptr @PyErr_Occurred()
+  %none = icmp eq ptr %error, null
+  br i1 %none, label %fine, label %large
+large:
+  call void @PyErr_Clear()
+  br label %no
+fine:
+  %keep = icmp eq i64 %kind, 2
+  br i1 %keep, label %store.integer, label %widen
+store.integer:
+  store i64 %n, ptr %to
+  ret i1 true
+widen:
+  %wide = sitofp i64 %n to double
+  br label %round
+round:
+  %value = phi double [ %number, %real ], [ %wide, %widen ]
+  %single = icmp eq i64 %kind, 0
+  br i1 %single, label %store.single, label %store.double
+store.single:
+  %short = fptrunc double %value to float
+  store float %short, ptr %to
+  ret i1 true
+store.double:
+  store double %value, ptr %to
+  ret i1 true
+no:
+  ret i1 false
+}}
+define internal i1 @same_shape(ptr %a, ptr %b) nounwind {{
+entry:
+  {field("n", "a", ND, "i32")}
+  {field("m", "b", ND, "i32")}
+  %alike = icmp eq i32 %n, %m
+  br i1 %alike, label %begin, label %no
+begin:
+  {field("p", "a", DIMENSIONS)}
+  {field("q", "b", DIMENSIONS)}
+  br label %loop
+loop:
+  %i = phi i32 [ 0, %begin ], [ %next, %more ]
+  %inside = icmp slt i32 %i, %n
+  br i1 %inside, label %look, label %yes
+look:
+  %x.at = getelementptr i64, ptr %p, i32 %i
+  %y.at = getelementptr i64, ptr %q, i32 %i
+  %x = load i64, ptr %x.at
+  %y = load i64, ptr %y.at
+  %same = icmp eq i64 %x, %y
+  br i1 %same, label %more, label %no
+more:
+  %next = add i32 %i, 1
+  br label %loop
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}}"""
+    operands = "\n".join(f"%x{i}.at = getelementptr ptr, ptr %arguments, i64 {i}\n%x{i} = load ptr, ptr %x{i}.at" for i in range(count))
+    fields = "\n".join(
+        [
+            f"%fresh{i}.at = getelementptr ptr, ptr %words, i64 {_OBJECTS + i}\n%fresh{i} = load ptr, ptr %fresh{i}.at\n"
+            f"call void @incref(ptr %fresh{i})\n%slot{i} = getelementptr i8, ptr %made, i64 {offset}\nstore ptr %fresh{i}, ptr %slot{i}"
+            for offset, i in fresh
+        ]
+    )
+    if count == 1:
+        chosen = f"""
+  %a = call ptr @array_of(ptr %x0, ptr %words)
+  %absent = icmp eq ptr %a, null
+  br i1 %absent, label %no, label %found
+found:
+  {field("dtype", "a", DESCR)}
+  %row = call ptr @row_of(ptr %words, ptr %dtype)
+  %unknown = icmp eq ptr %row, null
+  br i1 %unknown, label %no, label %run
+run:
+  {field("data", "a", DATA)}
+  store ptr %data, ptr %places
+  %shaped = select i1 true, ptr %a, ptr %a
+  store i64 1, ptr %spread
+"""
+    else:
+        chosen = f"""
+  %p = call ptr @array_of(ptr %x0, ptr %words)
+  %q = call ptr @array_of(ptr %x1, ptr %words)
+  %p.absent = icmp eq ptr %p, null
+  %q.absent = icmp eq ptr %q, null
+  %first = select i1 %p.absent, ptr %q, ptr %p
+  %absent = icmp eq ptr %first, null
+  br i1 %absent, label %no, label %found
+found:
+  {field("dtype", "first", DESCR)}
+  %row = call ptr @row_of(ptr %words, ptr %dtype)
+  %unknown = icmp eq ptr %row, null
+  br i1 %unknown, label %no, label %kinds
+kinds:
+  br i1 %p.absent, label %number.first, label %second
+second:
+  br i1 %q.absent, label %number.last, label %both
+number.first:
+  %fine0 = call i1 @converted(ptr %x0, ptr %words, ptr %row, ptr %number)
+  {field("q.alone", "q", DATA)}
+  store ptr %number, ptr %places
+  store ptr %q.alone, ptr %places1
+  store i64 0, ptr %spread
+  store i64 1, ptr %spread1
+  br i1 %fine0, label %run, label %no
+number.last:
+  %fine1 = call i1 @converted(ptr %x1, ptr %words, ptr %row, ptr %number)
+  {field("p.alone", "p", DATA)}
+  store ptr %p.alone, ptr %places
+  store ptr %number, ptr %places1
+  store i64 1, ptr %spread
+  store i64 0, ptr %spread1
+  br i1 %fine1, label %run, label %no
+both:
+  {field("q.dtype", "q", DESCR)}
+  {field("p.data", "p", DATA)}
+  {field("q.data", "q", DATA)}
+  store ptr %p.data, ptr %places
+  store ptr %q.data, ptr %places1
+  %one.dtype = icmp eq ptr %dtype, %q.dtype
+  br i1 %one.dtype, label %shapes, label %no
+shapes:
+  %equal = call i1 @same_shape(ptr %p, ptr %q)
+  br i1 %equal, label %even, label %uneven
+even:
+  store i64 1, ptr %spread
+  store i64 1, ptr %spread1
+  br label %run
+uneven:
+  {field("p.nd", "p", ND, "i32")}
+  {field("q.nd", "q", ND, "i32")}
+  %q.single = icmp eq i32 %q.nd, 0
+  br i1 %q.single, label %one.last, label %maybe
+one.last:
+  store i64 1, ptr %spread
+  store i64 0, ptr %spread1
+  br label %run
+maybe:
+  %p.single = icmp eq i32 %p.nd, 0
+  br i1 %p.single, label %one.first, label %no
+one.first:
+  store i64 0, ptr %spread
+  store i64 1, ptr %spread1
+  br label %run
+run:
+  %shaped = phi ptr [ %q, %number.first ], [ %p, %number.last ], [ %p, %even ], [ %p, %one.last ], [ %q, %one.first ]
+"""
+    sources = ["a"] if count == 1 else ["p", "q"]
+    kept = "\n".join(f"call void @keep(ptr %{name})" for name in sources)
+    let_go = "\n".join(f"call void @let_go(ptr %{name})" for name in sources)
+    strides = "\n".join(
+        f"%s{i}.from = getelementptr i64, ptr %spread, i64 {i}\n%s{i} = load i64, ptr %s{i}.from\n%s{i}.bytes = mul i64 %s{i}, %width\n"
+        f"%s{i}.to = getelementptr i64, ptr %strides, i64 {i}\nstore i64 %s{i}.bytes, ptr %s{i}.to"
+        for i in range(count)
+    )
+    flags = "\n".join(
+        f"%flagged{i} = call i1 @flagged(ptr %x{i}, ptr %{name}, ptr %true)" for i, name in enumerate(sources)
+    )
+    either = "%flagged0" if count == 1 else "%flagged"
+    join = "" if count == 1 else "%flagged = or i1 %flagged0, %flagged1"
+    body = f"""
+define internal void @keep(ptr %o) nounwind {{
+  %none = icmp eq ptr %o, null
+  br i1 %none, label %end, label %some
+some:
+  call void @incref(ptr %o)
+  br label %end
+end:
+  ret void
+}}
+define internal void @let_go(ptr %o) nounwind {{
+  %none = icmp eq ptr %o, null
+  br i1 %none, label %end, label %some
+some:
+  call void @decref(ptr %o)
+  br label %end
+end:
+  ret void
+}}
+define internal i1 @flagged(ptr %x, ptr %array, ptr %true) nounwind {{
+  %number = icmp eq ptr %array, null
+  br i1 %number, label %no, label %owner
+owner:
+  {field("flag", "x", flag)}
+  %is = icmp eq ptr %flag, %true
+  ret i1 %is
+no:
+  ret i1 false
+}}
+define ptr @{_SYMBOL}(ptr %self, ptr %arguments, i64 %count) nounwind {{
+entry:
+  %places = alloca [3 x ptr]
+  %places1 = getelementptr ptr, ptr %places, i64 1
+  %spread = alloca [2 x i64]
+  %spread1 = getelementptr i64, ptr %spread, i64 1
+  %strides = alloca [3 x i64]
+  %size = alloca i64
+  %number = alloca i64
+  {field("packed", "self", ITEMS)}
+  %words = getelementptr i8, ptr %packed, i64 {BYTES}
+  {word(2, "none")}
+  {word(3, "true")}
+  {word(4, "false")}
+  %fits = icmp eq i64 %count, {count}
+  br i1 %fits, label %begin, label %no
+begin:
+  {operands}
+  {chosen}
+  {field("nd", "shaped", ND, "i32")}
+  {field("dims", "shaped", DIMENSIONS)}
+  %dtype.at.row = getelementptr ptr, ptr %row, i64 1
+  %result.dtype = load ptr, ptr %dtype.at.row
+  %function.at = getelementptr ptr, ptr %row, i64 2
+  %function = load ptr, ptr %function.at
+  %parameters.at = getelementptr ptr, ptr %row, i64 3
+  %parameters = load ptr, ptr %parameters.at
+  %given.at = getelementptr i64, ptr %row, i64 6
+  %width = load i64, ptr %given.at
+  {strides}
+  %width.at = getelementptr i64, ptr %row, i64 5
+  %result.width = load i64, ptr %width.at
+  %last.stride = getelementptr i64, ptr %strides, i64 {count}
+  store i64 %result.width, ptr %last.stride
+  call void @incref(ptr %result.dtype)
+  {word(1, "ndarray")}
+  %new = call ptr @tracejit_new_array(ptr %ndarray, ptr %result.dtype, i32 %nd, ptr %dims, ptr null, ptr null, i32 0, ptr null)
+  %failed = icmp eq ptr %new, null
+  br i1 %failed, label %raise, label %sized
+sized:
+  {field("new.data", "new", DATA)}
+  %last.place = getelementptr ptr, ptr %places, i64 {count}
+  store ptr %new.data, ptr %last.place
+  br label %measure
+measure:
+  %i = phi i32 [ 0, %sized ], [ %next, %factor ]
+  %total = phi i64 [ 1, %sized ], [ %product, %factor ]
+  %inside = icmp slt i32 %i, %nd
+  br i1 %inside, label %factor, label %measured
+factor:
+  %dim.at = getelementptr i64, ptr %dims, i32 %i
+  %dim = load i64, ptr %dim.at
+  %product = mul i64 %total, %dim
+  %next = add i32 %i, 1
+  br label %measure
+measured:
+  store i64 %total, ptr %size
+  %much = icmp sgt i64 %total, {_MUCH}
+  br i1 %much, label %alone, label %quick
+alone:
+  {kept}
+  %thread = call ptr @PyEval_SaveThread()
+  call void %function(ptr %places, ptr %size, ptr %strides, ptr %parameters)
+  call void @PyEval_RestoreThread(ptr %thread)
+  {let_go}
+  br label %done
+quick:
+  call void %function(ptr %places, ptr %size, ptr %strides, ptr %parameters)
+  br label %done
+done:
+  %error = call ptr @PyErr_Occurred()
+  %fine = icmp eq ptr %error, null
+  br i1 %fine, label %wrap, label %undo
+undo:
+  call void @PyErr_Clear()
+  call void @decref(ptr %new)
+  br label %no
+wrap:
+  {flags}
+  {join}
+  %mark = select i1 {either}, ptr %true, ptr %false
+  {word(0, "owner")}
+  {word(7, "nothing")}
+  %made = call ptr @tracejit_new_object(ptr %owner, ptr %nothing, ptr null)
+  %unmade = icmp eq ptr %made, null
+  br i1 %unmade, label %drop, label %fill
+drop:
+  call void @decref(ptr %new)
+  br label %raise
+fill:
+  %array.slot = getelementptr i8, ptr %made, i64 {array}
+  store ptr %new, ptr %array.slot
+  call void @incref(ptr %mark)
+  %flag.slot = getelementptr i8, ptr %made, i64 {flag}
+  store ptr %mark, ptr %flag.slot
+  {fields}
+  ret ptr %made
+no:
+  call void @incref(ptr %none)
+  ret ptr %none
+raise:
+  ret ptr null
+}}
+"""
+    return "\n".join([*map(c_api.declaration, _CALLED), counting(), helpers, body])
