@@ -19,8 +19,8 @@ import numpy as np
 from tracejit.core.dtypes import DType, float32, float64
 
 __all__ = [
-    "MANY", "TRIANGULAR_SYSTEMS", "Form", "Fused", "Owners", "Step", "elementwise", "floating", "has_dtype", "install", "kernel",
-    "reduced_rows", "repaying", "run_fused", "step",
+    "MANY", "TRIANGULAR_SYSTEMS", "Form", "Fused", "Owners", "Step", "StepMakers", "elementwise", "floating", "fused_step", "has_dtype",
+    "install", "kernel", "made_for", "reduced_rows", "repaying", "run_fused", "step", "view",
 ]  # fmt: skip
 
 Kernel = Callable[..., Any]
@@ -30,13 +30,14 @@ Kernel = Callable[..., Any]
 class Fused:
     """The form of a function of one element: function(*tensors, *numbers) applies primitives to abstract values, and gives a tuple of
     so many results.  The kernel takes arrays of the results, of the tensors and of the numbers (float64, without dimensions), then how
-    many elements there are."""
+    many elements there are.  least: of fewer elements it is not asked for."""
 
     name: str
     function: Callable[..., tuple[Any, ...]]
     results: int
     tensors: int
     numbers: int
+    least: int = 0
 
 
 Form = str | Fused
@@ -62,27 +63,52 @@ class Owners:
     array: str
     root: str
     seen: str
+    chain: str
     flag: str
     storage: tuple[str, type, str]
     fresh: tuple[tuple[str, Any], ...]
+    begun: tuple[tuple[str, Any], ...]
     make: Callable[[Any], Any]
 
 
-_step_maker: list[Callable[[Owners, Any, Iterable[Any], bool], Step | None]] = []
+@dataclass(frozen=True, slots=True)
+class StepMakers:
+    """What makes steps: cpython/eager_steps.py says what they are."""
+
+    step: Callable[[Owners, Any, Iterable[Any], bool], Step | None]
+    fused_step: Callable[[Owners, int, int, dict[Any, Kernel], int], Step | None]
+    view: Callable[[Owners], Step | None]
 
 
-def install(
-    maker: Callable[[Form, DType], Kernel | None], step_maker: Callable[[Owners, Any, Iterable[Any], bool], Step | None]
-) -> None:
-    """Let `maker` make kernels, and `step_maker` steps; called once, when the compiler is imported."""
-    _maker[:], _step_maker[:] = [maker], [step_maker]
+_step_makers: list[StepMakers] = []
+
+
+def install(maker: Callable[[Form, DType], Kernel | None], step_makers: StepMakers) -> None:
+    """Let `maker` make kernels, and the others steps; called once, when the compiler is imported."""
+    _maker[:], _step_makers[:] = [maker], [step_makers]
     _kernels.clear()
 
 
 def step(owners: Owners, ufunc: Any, dtypes: Iterable[Any], takes_numbers: bool) -> Step | None:
     """`step(*operands)`: what a ufunc makes of owners of arrays of one of these dtypes, and of numbers if it takes them, as a new owner;
-    or None, where NumPy is to be asked (cpython/eager_steps.py).  None where there is no such function on this machine."""
-    return _step_maker[0](owners, ufunc, dtypes, takes_numbers) if _step_maker else None
+    or None, where NumPy is to be asked.  None where there is no such function on this machine."""
+    return _step_makers[0].step(owners, ufunc, dtypes, takes_numbers) if _step_makers else None
+
+
+def fused_step(owners: Owners, form: Fused) -> Step | None:
+    """`step(*tensors, *numbers)` of a form, likewise, for the dtypes for which it has kernels by now."""
+    made = made_for(form)
+    return _step_makers[0].fused_step(owners, form.tensors, form.numbers, made, form.least) if made else None
+
+
+def made_for(form: Fused) -> dict[Any, Kernel]:
+    """The kernels of a form that were made so far, by dtype of NumPy's."""
+    return {dtype: made for dtype, own in _FLOATING.items() if (made := _kernels.get((form, own))) is not None}
+
+
+def view(owners: Owners) -> Step | None:
+    """`view(owner, array, step)`: an owner of an array that shares the memory of another one's, likewise."""
+    return _step_makers[0].view(owners) if _step_makers else None
 
 
 def kernel(form: Form, dtype: DType) -> Kernel | None:

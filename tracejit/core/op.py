@@ -37,7 +37,7 @@ from tracejit.core.dtypes import DType, float32, from_numpy_dtype
 from tracejit.core.interpreter import Abstract, state
 from tracejit.core.numbers import NUMBERS
 
-__all__ = ["REGISTRY", "Effect", "Kind", "Op", "Promotion", "VjpContext"]
+__all__ = ["BEFORE_STEP", "REGISTRY", "Effect", "Kind", "Op", "Promotion", "VjpContext"]
 
 
 class Kind(enum.Enum):
@@ -111,7 +111,7 @@ Rule = Callable[..., Any]
 REGISTRY: dict[str, Op] = {}
 _ARRAYS = (np.ndarray, np.generic)
 _F32 = np.dtype(np.float32)
-_BEFORE_STEP = 32  # a step takes a millisecond to make
+BEFORE_STEP = 32  # a step takes a millisecond to make
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -160,7 +160,7 @@ class Op:
     ufunc: Rule | None = (
         None  # a function of C's that does the same on operands of float32, float64 or int64; of a reduction, the `reduce` of one
     )
-    loops: Rule | None = None  # of an elementwise primitive: a ufunc whose loops do the same, on operands of the dtypes that these are for
+    loops: Any = None  # a ufunc whose loops do the same, on operands of the dtypes that these are for; of a composite, a kernels.Fused
     rows: str | None = None  # of a reduction: the form of the kernel that evaluates it on rows of large arrays (core/kernels.py)
     expansion: Rule | None = None
     lowering: Rule | None = None
@@ -213,7 +213,7 @@ class Op:
         self.is_ufunc = self.is_plain and promotion is Promotion.COMMON and self.ufunc is not None
         if self.is_plain or promotion is Promotion.BOOL:
             self.loops = self.loops or self.ufunc
-        self.until_step = _BEFORE_STEP if isinstance(self.loops, np.ufunc) else 0
+        self.until_step = BEFORE_STEP if isinstance(self.loops, np.ufunc) or kind is Kind.COMPOSITE and self.loops else 0
         self.is_view = self.effect is Effect.VIEW
         self.is_choice = "condition first" in traits
         self.is_unary = self.effect is Effect.PURE and promotion is Promotion.NONE and not self.is_checked and not self.multiple

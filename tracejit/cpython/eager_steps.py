@@ -14,7 +14,7 @@ Must not know: the class of the owners, which `Owners` (core/kernels.py) describ
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, Final
 
@@ -25,12 +25,12 @@ from tracejit.core.kernels import Owners, Step
 from tracejit.cpython import arrays, c_api
 from tracejit.cpython.arrays import ALIGNED, BYTES, DATA, DESCR, DIMENSIONS, FLAGS, HEADER, ND
 from tracejit.cpython.builtin_functions import FASTCALL, builtin_function
-from tracejit.cpython.c_api import ITEMS, NUMBER, TYPE
+from tracejit.cpython.c_api import ITEMS, NUMBER, SIZE, TYPE
 from tracejit.cpython.linking import link
 from tracejit.cpython.memory_reads import CheckedMemory, Unreadable
 from tracejit.cpython.reference_counts import counting
 
-__all__ = ["make_step", "ufunc_loops"]
+__all__ = ["make_fused_step", "make_step", "make_view", "ufunc_loops"]
 
 _SYMBOL: Final = "tracejit_step"
 _MUCH: Final = 1 << 14  # elements: see array_function.py
@@ -78,7 +78,7 @@ _KINDS: Final = {np.dtype(np.float32): 0, np.dtype(np.float64): 1, np.dtype(np.i
 """Dtypes that numbers beside an array are converted to -> what the text calls them."""
 _NO_NUMBERS: Final = 3
 _OBJECTS: Final = 8  # words of objects that the text speaks of: `_code`
-_ROW: Final = 7  # words of a dtype: `_row`
+_ROW: Final = 8  # words of a dtype: `_row`
 
 
 def make_step(owners: Owners, ufunc: Any, dtypes: Iterable[Any], takes_numbers: bool) -> Step | None:
@@ -90,7 +90,7 @@ def make_step(owners: Owners, ufunc: Any, dtypes: Iterable[Any], takes_numbers: 
     found = [(dtype, row) for dtype in dtypes if (row := _row(ufunc, dtype, takes_numbers)) is not None]
     if not found:
         return None
-    address, head, owner = _code(owners, ufunc.nin)
+    address, head, owner = _code(owners, ufunc.nin, None)
     words = [*head, len(found), *[word for _, row in found for word in row]]
     packed = struct.pack(f"={len(words)}q", *words)
     step: Step = builtin_function(ufunc.__name__, address, FASTCALL, (packed, ufunc, owner))
@@ -104,17 +104,32 @@ def _row(ufunc: Any, dtype: Any, takes_numbers: bool) -> tuple[int, ...] | None:
         if all(np.dtype(c).num == dtype.num for c in given):
             made = np.dtype(result)
             kind = _KINDS.get(dtype, _NO_NUMBERS) if takes_numbers else _NO_NUMBERS
-            return id(dtype), id(made), function, parameters, kind, made.itemsize, dtype.itemsize
+            return id(dtype), id(made), function, parameters, kind, made.itemsize, dtype.itemsize, 0
     return None
 
 
+def make_fused_step(owners: Owners, tensors: int, numbers: int, kernels: Mapping[Any, Any], least: int) -> Step | None:
+    """`step(*tensors, *numbers)`, likewise, of owners of arrays of one shape and of numbers, by kernels (llvm/eager_kernels.py): dtype of NumPy's
+    -> one for that.  least: of fewer elements the answer is None."""
+    rows = [(id(dtype), id(dtype), kernel(), 0, _KINDS[_F64], dtype.itemsize, dtype.itemsize, least) for dtype, kernel in kernels.items()]
+    address, head, owner = _code(owners, tensors, numbers)
+    words = [*head, len(rows), *[word for row in rows for word in row]]
+    packed = struct.pack(f"={len(words)}q", *words)
+    step: Step = builtin_function("fused", address, FASTCALL, (packed, tuple(kernels.values()), owner))
+    return step
+
+
+_F64: Final = np.dtype(np.float64)
+
+
 @cache
-def _code(owners: Owners, count: int) -> tuple[int, tuple[int, ...], Any]:
+def _code(owners: Owners, tensors: int, numbers: int | None) -> tuple[int, tuple[int, ...], Any]:
     """(the address of the code of a step, the words that it begins with, what must stay alive)."""
     offsets = c_api.slot_offsets(owners.kind)
     slot, kind, inner = owners.storage
     text = _text(
-        count,
+        tensors,
+        numbers,
         {name: offsets[name] for name in (owners.array, owners.root, owners.seen, owners.flag, slot)},
         c_api.slot_offsets(kind)[inner],
         owners,
@@ -144,14 +159,195 @@ def _agrees(step: Step, owners: Owners, ufunc: Any, dtype: Any) -> bool:
     return True
 
 
+# --- views
+
+
+def make_view(owners: Owners) -> Step | None:
+    """`view(owner, array)` and `view(owner, array, step)`: a new owner of `array`, which shares the memory of another one, and so its
+    storage; a view of its root, a step further, if a step is given.  None where the position of `owner` is out of date.  None instead of
+    a function where objects do not lie in memory as expected."""
+    if arrays.unknown_layout() or not c_api.supported():
+        return None
+    slots = c_api.slot_offsets(owners.kind)
+    _, storage, version = owners.storage
+    inside = c_api.slot_offsets(storage)
+    filled = (owners.array, owners.flag, owners.root, owners.storage[0])
+    fresh = [(slots[name], value) for name, value in owners.fresh if name not in filled]
+    begun = [(inside[name], value) for name, value in owners.begun]
+    objects = [owners.kind, storage, None, True, (), *[value for _, value in fresh], *[value for _, value in begun]]
+    names = {name: slots[name] for name in (*filled, owners.seen, owners.chain)}
+    places = [offset for offset, _ in fresh], [offset for offset, _ in begun]
+    address, owner = link(_view_text(owners, names, inside[version], *places), _SYMBOL, computes=True)
+    packed = struct.pack(f"={len(objects)}q", *map(id, objects))
+    view: Step = builtin_function("view", address, FASTCALL, (packed, owner, objects))
+    return view
+
+
+def _view_text(owners: Owners, slots: dict[str, int], version: int, fresh: list[int], begun: list[int]) -> str:
+    """LLVM text of `make_view`'s function.  slots: offsets by name.  version: that of a storage.  fresh, begun: offsets of the other slots of
+    a new owner, and of those of a new storage, whose contents are words behind the five objects that the text speaks of."""
+
+    def word(i: int, name: str) -> str:
+        return f"%{name}.at = getelementptr ptr, ptr %words, i64 {i}\n%{name} = load ptr, ptr %{name}.at"
+
+    def field(name: str, owner: str, offset: int) -> str:
+        return f"%{name}.at = getelementptr i8, ptr %{owner}, i64 {offset}\n%{name} = load ptr, ptr %{name}.at"
+
+    def put(value: str, owner: str, offset: int, label: str) -> str:
+        return (
+            f"call void @incref(ptr {value})\n%{label}.slot = getelementptr i8, ptr %{owner}, i64 {offset}\n"
+            f"store ptr {value}, ptr %{label}.slot"
+        )
+
+    def filled(owner: str, offsets: list[int], start: int) -> str:
+        return "\n".join(
+            f"{word(start + i, f'{owner}{i}')}\n{put(f'%{owner}{i}', owner, offset, f'{owner}{i}')}" for i, offset in enumerate(offsets)
+        )
+
+    argument = "\n".join(
+        f"%argument{i} = getelementptr ptr, ptr %arguments, i64 {i}\n%{name} = load ptr, ptr %argument{i}"
+        for i, name in enumerate(("x", "array"))
+    )
+    array, flag, root, storage = (slots[name] for name in (owners.array, owners.flag, owners.root, owners.storage[0]))
+    called = ("PyTuple_New", "_Py_Dealloc", "tracejit_new_object")
+    return "\n".join(
+        [
+            *map(c_api.declaration, called),
+            counting(),
+            f"""
+define ptr @{_SYMBOL}(ptr %self, ptr %arguments, i64 %count) nounwind {{
+entry:
+  {field("packed", "self", ITEMS)}
+  %words = getelementptr i8, ptr %packed, i64 {BYTES}
+  {word(0, "owner")}
+  {word(1, "storages")}
+  {word(2, "none")}
+  {word(4, "nothing")}
+  {argument}
+  {field("flag", "x", flag)}
+  {field("root", "x", root)}
+  {field("stored", "x", storage)}
+  %lacks = icmp eq ptr %stored, %none
+  br i1 %lacks, label %begin, label %there
+begin:
+  %new = call ptr @tracejit_new_object(ptr %storages, ptr %nothing, ptr null)
+  %unmade = icmp eq ptr %new, null
+  br i1 %unmade, label %raise, label %begun
+begun:
+  {filled("new", begun, 5 + len(fresh))}
+  %stored.slot = getelementptr i8, ptr %x, i64 {storage}
+  %before = load ptr, ptr %stored.slot
+  store ptr %new, ptr %stored.slot
+  call void @decref(ptr %before)
+  br label %there
+there:
+  %storage = phi ptr [ %stored, %entry ], [ %new, %begun ]
+  {field("version", "storage", version)}
+  %is.root = icmp eq ptr %root, %none
+  br i1 %is.root, label %make, label %compare
+compare:
+  {field("seen", "x", slots[owners.seen])}
+  %current = icmp eq ptr %seen, %version
+  br i1 %current, label %make, label %no
+make:
+  call void @incref(ptr %storage)
+  call void @incref(ptr %version)
+  call void @incref(ptr %flag)
+  %made = call ptr @tracejit_new_object(ptr %owner, ptr %nothing, ptr null)
+  %failed = icmp eq ptr %made, null
+  br i1 %failed, label %lost, label %fill
+lost:
+  call void @decref(ptr %storage)
+  call void @decref(ptr %version)
+  call void @decref(ptr %flag)
+  br label %raise
+fill:
+  %flag.slot = getelementptr i8, ptr %made, i64 {flag}
+  store ptr %flag, ptr %flag.slot
+  %storage.slot = getelementptr i8, ptr %made, i64 {storage}
+  store ptr %storage, ptr %storage.slot
+  {put("%array", "made", array, "array")}
+  {filled("made", fresh, 5)}
+  %root.slot = getelementptr i8, ptr %made, i64 {root}
+  %chained = icmp eq i64 %count, 3
+  br i1 %chained, label %chain, label %plain
+plain:
+  call void @decref(ptr %version)
+  call void @incref(ptr %none)
+  store ptr %none, ptr %root.slot
+  ret ptr %made
+chain:
+  %seen.slot = getelementptr i8, ptr %made, i64 {slots[owners.seen]}
+  store ptr %version, ptr %seen.slot
+  %base = select i1 %is.root, ptr %x, ptr %root
+  call void @incref(ptr %base)
+  store ptr %base, ptr %root.slot
+  %step.at = getelementptr ptr, ptr %arguments, i64 2
+  %step = load ptr, ptr %step.at
+  br i1 %is.root, label %link, label %long
+long:
+  {field("links", "x", slots[owners.chain])}
+  %links.size.at = getelementptr i8, ptr %links, i64 {SIZE}
+  %links.size = load i64, ptr %links.size.at
+  br label %link
+link:
+  %old = phi ptr [ %nothing, %chain ], [ %links, %long ]
+  %old.size = phi i64 [ 0, %chain ], [ %links.size, %long ]
+  call void @incref(ptr %old)
+  %size = add i64 %old.size, 1
+  %row = call ptr @PyTuple_New(i64 %size)
+  %no.row = icmp eq ptr %row, null
+  br i1 %no.row, label %drop, label %copy
+drop:
+  call void @decref(ptr %old)
+  call void @decref(ptr %made)
+  br label %raise
+copy:
+  %from = getelementptr i8, ptr %old, i64 {ITEMS}
+  %to = getelementptr i8, ptr %row, i64 {ITEMS}
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %copy ], [ %next, %move ]
+  %more = icmp slt i64 %i, %old.size
+  br i1 %more, label %move, label %last
+move:
+  %item.at = getelementptr ptr, ptr %from, i64 %i
+  %item = load ptr, ptr %item.at
+  call void @incref(ptr %item)
+  %item.to = getelementptr ptr, ptr %to, i64 %i
+  store ptr %item, ptr %item.to
+  %next = add i64 %i, 1
+  br label %loop
+last:
+  call void @incref(ptr %step)
+  %last.to = getelementptr ptr, ptr %to, i64 %old.size
+  store ptr %step, ptr %last.to
+  call void @decref(ptr %old)
+  %chain.slot = getelementptr i8, ptr %made, i64 {slots[owners.chain]}
+  store ptr %row, ptr %chain.slot
+  ret ptr %made
+no:
+  call void @incref(ptr %none)
+  ret ptr %none
+raise:
+  ret ptr null
+}}""",
+        ]
+    )
+
+
+# --- the text of a step
+
+
 def _text(
-    count: int, offsets: dict[str, int], version: int, owners: Owners, fresh: list[tuple[int, int]]
+    tensors: int, numbers: int | None, offsets: dict[str, int], version: int, owners: Owners, fresh: list[tuple[int, int]]
 ) -> str:
-    """LLVM text of a step of `count` operands, in CPython's fast calling convention.
+    """LLVM text of a step, in CPython's fast calling convention.  numbers: of so many tensors of one shape, then so many numbers, which are
+    handed on as float64; None: of one operand or two, of which one may be a number or have one element.
 
     offsets: of slots by name.  version: the slot of a storage that has its version.  fresh: offsets of other slots, and which of the fresh
     values is in each."""
-    row_major = _ROW_MAJOR | ALIGNED
+    row_major, count = _ROW_MAJOR | ALIGNED, tensors + (numbers or 0)
     array, root, seen, flag, storage = (offsets[n] for n in (owners.array, owners.root, owners.seen, owners.flag, owners.storage[0]))
 
     def word(i: int, name: str) -> str:
@@ -320,29 +516,76 @@ no:
             for offset, i in fresh
         ]
     )
-    if count == 1:
+    sources = [f"a{i}" for i in range(tensors)]
+    if numbers is not None:
+        parts = ["br label %tensor0"]
+        for i, source in enumerate(sources):
+            parts += [
+                f"tensor{i}:",
+                f"%{source} = call ptr @array_of(ptr %x{i}, ptr %words)",
+                f"%absent{i} = icmp eq ptr %{source}, null",
+                f"br i1 %absent{i}, label %no, label %found{i}",
+                f"found{i}:",
+                field(f"dtype{i}", source, DESCR),
+                field(f"data{i}", source, DATA),
+                f"%place{i} = getelementptr ptr, ptr %places, i64 {i}",
+                f"store ptr %data{i}, ptr %place{i}",
+            ]
+            if i == 0:
+                parts += [
+                    "%row = call ptr @row_of(ptr %words, ptr %dtype0)",
+                    "%unknown = icmp eq ptr %row, null",
+                    "br i1 %unknown, label %no, label %known",
+                    "known:",
+                ]
+            else:
+                parts += [
+                    f"%alike{i} = icmp eq ptr %dtype0, %dtype{i}",
+                    f"br i1 %alike{i}, label %shape{i}, label %no",
+                    f"shape{i}:",
+                    f"%equal{i} = call i1 @same_shape(ptr %a0, ptr %{source})",
+                    f"br i1 %equal{i}, label %next{i}, label %no",
+                    f"next{i}:",
+                ]
+            parts.append(f"br label %{f'tensor{i + 1}' if i + 1 < tensors else 'number0'}")
+        for j in range(numbers):
+            parts += [
+                f"number{j}:",
+                f"%buffer{j} = getelementptr i64, ptr %number, i64 {j}",
+                f"%fine{j} = call i1 @converted(ptr %x{tensors + j}, ptr %words, ptr %row, ptr %buffer{j})",
+                f"%place{tensors + j} = getelementptr ptr, ptr %places, i64 {tensors + j}",
+                f"store ptr %buffer{j}, ptr %place{tensors + j}",
+                f"br i1 %fine{j}, label %number{j + 1}, label %no",
+            ]
+        parts += [f"number{numbers}:", "br label %run", "run:", "%shaped = select i1 true, ptr %a0, ptr %a0"]
+        parts += [
+            f"%spread{i}.at = getelementptr i64, ptr %spread, i64 {i}\nstore i64 {int(i < tensors)}, ptr %spread{i}.at"
+            for i in range(count)
+        ]
+        chosen = "\n".join(parts)
+    elif count == 1:
         chosen = f"""
-  %a = call ptr @array_of(ptr %x0, ptr %words)
-  %absent = icmp eq ptr %a, null
+  %a0 = call ptr @array_of(ptr %x0, ptr %words)
+  %absent = icmp eq ptr %a0, null
   br i1 %absent, label %no, label %found
 found:
-  {field("dtype", "a", DESCR)}
+  {field("dtype", "a0", DESCR)}
   %row = call ptr @row_of(ptr %words, ptr %dtype)
   %unknown = icmp eq ptr %row, null
   br i1 %unknown, label %no, label %run
 run:
-  {field("data", "a", DATA)}
+  {field("data", "a0", DATA)}
   store ptr %data, ptr %places
-  %shaped = select i1 true, ptr %a, ptr %a
+  %shaped = select i1 true, ptr %a0, ptr %a0
   store i64 1, ptr %spread
 """
     else:
         chosen = f"""
-  %p = call ptr @array_of(ptr %x0, ptr %words)
-  %q = call ptr @array_of(ptr %x1, ptr %words)
-  %p.absent = icmp eq ptr %p, null
-  %q.absent = icmp eq ptr %q, null
-  %first = select i1 %p.absent, ptr %q, ptr %p
+  %a0 = call ptr @array_of(ptr %x0, ptr %words)
+  %a1 = call ptr @array_of(ptr %x1, ptr %words)
+  %p.absent = icmp eq ptr %a0, null
+  %q.absent = icmp eq ptr %a1, null
+  %first = select i1 %p.absent, ptr %a1, ptr %a0
   %absent = icmp eq ptr %first, null
   br i1 %absent, label %no, label %found
 found:
@@ -356,7 +599,7 @@ second:
   br i1 %q.absent, label %number.last, label %both
 number.first:
   %fine0 = call i1 @converted(ptr %x0, ptr %words, ptr %row, ptr %number)
-  {field("q.alone", "q", DATA)}
+  {field("q.alone", "a1", DATA)}
   store ptr %number, ptr %places
   store ptr %q.alone, ptr %places1
   store i64 0, ptr %spread
@@ -364,30 +607,30 @@ number.first:
   br i1 %fine0, label %run, label %no
 number.last:
   %fine1 = call i1 @converted(ptr %x1, ptr %words, ptr %row, ptr %number)
-  {field("p.alone", "p", DATA)}
+  {field("p.alone", "a0", DATA)}
   store ptr %p.alone, ptr %places
   store ptr %number, ptr %places1
   store i64 1, ptr %spread
   store i64 0, ptr %spread1
   br i1 %fine1, label %run, label %no
 both:
-  {field("q.dtype", "q", DESCR)}
-  {field("p.data", "p", DATA)}
-  {field("q.data", "q", DATA)}
+  {field("q.dtype", "a1", DESCR)}
+  {field("p.data", "a0", DATA)}
+  {field("q.data", "a1", DATA)}
   store ptr %p.data, ptr %places
   store ptr %q.data, ptr %places1
   %one.dtype = icmp eq ptr %dtype, %q.dtype
   br i1 %one.dtype, label %shapes, label %no
 shapes:
-  %equal = call i1 @same_shape(ptr %p, ptr %q)
+  %equal = call i1 @same_shape(ptr %a0, ptr %a1)
   br i1 %equal, label %even, label %uneven
 even:
   store i64 1, ptr %spread
   store i64 1, ptr %spread1
   br label %run
 uneven:
-  {field("p.nd", "p", ND, "i32")}
-  {field("q.nd", "q", ND, "i32")}
+  {field("p.nd", "a0", ND, "i32")}
+  {field("q.nd", "a1", ND, "i32")}
   %q.single = icmp eq i32 %q.nd, 0
   br i1 %q.single, label %one.last, label %maybe
 one.last:
@@ -402,9 +645,8 @@ one.first:
   store i64 1, ptr %spread1
   br label %run
 run:
-  %shaped = phi ptr [ %q, %number.first ], [ %p, %number.last ], [ %p, %even ], [ %p, %one.last ], [ %q, %one.first ]
+  %shaped = phi ptr [ %a1, %number.first ], [ %a0, %number.last ], [ %a0, %even ], [ %a0, %one.last ], [ %a1, %one.first ]
 """
-    sources = ["a"] if count == 1 else ["p", "q"]
     kept = "\n".join(f"call void @keep(ptr %{name})" for name in sources)
     let_go = "\n".join(f"call void @let_go(ptr %{name})" for name in sources)
     strides = "\n".join(
@@ -415,8 +657,11 @@ run:
     flags = "\n".join(
         f"%flagged{i} = call i1 @flagged(ptr %x{i}, ptr %{name}, ptr %true)" for i, name in enumerate(sources)
     )
-    either = "%flagged0" if count == 1 else "%flagged"
-    join = "" if count == 1 else "%flagged = or i1 %flagged0, %flagged1"
+    either, joined = "%flagged0", []
+    for i in range(1, tensors):
+        joined.append(f"%either{i} = or i1 {either}, %flagged{i}")
+        either = f"%either{i}"
+    join = "\n".join(joined)
     body = f"""
 define internal void @keep(ptr %o) nounwind {{
   %none = icmp eq ptr %o, null
@@ -448,13 +693,13 @@ no:
 }}
 define ptr @{_SYMBOL}(ptr %self, ptr %arguments, i64 %count) nounwind {{
 entry:
-  %places = alloca [3 x ptr]
+  %places = alloca [{count + 1} x ptr]
   %places1 = getelementptr ptr, ptr %places, i64 1
-  %spread = alloca [2 x i64]
+  %spread = alloca [{count + 1} x i64]
   %spread1 = getelementptr i64, ptr %spread, i64 1
-  %strides = alloca [3 x i64]
+  %strides = alloca [{count + 1} x i64]
   %size = alloca i64
-  %number = alloca i64
+  %number = alloca [{count + 1} x i64]
   {field("packed", "self", ITEMS)}
   %words = getelementptr i8, ptr %packed, i64 {BYTES}
   {word(2, "none")}
@@ -480,19 +725,10 @@ begin:
   %result.width = load i64, ptr %width.at
   %last.stride = getelementptr i64, ptr %strides, i64 {count}
   store i64 %result.width, ptr %last.stride
-  call void @incref(ptr %result.dtype)
-  {word(1, "ndarray")}
-  %new = call ptr @tracejit_new_array(ptr %ndarray, ptr %result.dtype, i32 %nd, ptr %dims, ptr null, ptr null, i32 0, ptr null)
-  %failed = icmp eq ptr %new, null
-  br i1 %failed, label %raise, label %sized
-sized:
-  {field("new.data", "new", DATA)}
-  %last.place = getelementptr ptr, ptr %places, i64 {count}
-  store ptr %new.data, ptr %last.place
   br label %measure
 measure:
-  %i = phi i32 [ 0, %sized ], [ %next, %factor ]
-  %total = phi i64 [ 1, %sized ], [ %product, %factor ]
+  %i = phi i32 [ 0, %run ], [ %next, %factor ]
+  %total = phi i64 [ 1, %run ], [ %product, %factor ]
   %inside = icmp slt i32 %i, %nd
   br i1 %inside, label %factor, label %measured
 factor:
@@ -502,6 +738,20 @@ factor:
   %next = add i32 %i, 1
   br label %measure
 measured:
+  %least.at = getelementptr i64, ptr %row, i64 7
+  %least = load i64, ptr %least.at
+  %few = icmp slt i64 %total, %least
+  br i1 %few, label %no, label %enough
+enough:
+  call void @incref(ptr %result.dtype)
+  {word(1, "ndarray")}
+  %new = call ptr @tracejit_new_array(ptr %ndarray, ptr %result.dtype, i32 %nd, ptr %dims, ptr null, ptr null, i32 0, ptr null)
+  %failed = icmp eq ptr %new, null
+  br i1 %failed, label %raise, label %made.array
+made.array:
+  {field("new.data", "new", DATA)}
+  %last.place = getelementptr ptr, ptr %places, i64 {count}
+  store ptr %new.data, ptr %last.place
   store i64 %total, ptr %size
   %much = icmp sgt i64 %total, {_MUCH}
   br i1 %much, label %alone, label %quick

@@ -21,7 +21,7 @@ from tracejit.core.floating import QUIET, hand_over, is_refusal, quietly, write_
 from tracejit.core.heap import keep_freed_memory
 from tracejit.core.interpreter import Interpreter, set_base, state
 from tracejit.core.interrupts import is_foreign
-from tracejit.core.kernels import MANY, Owners, reduced_rows, step
+from tracejit.core.kernels import MANY, Fused, Owners, fused_step, reduced_rows, step, view
 from tracejit.core.numbers import PLAIN, plain_number
 from tracejit.core.op import Op, Promotion
 from tracejit.core.overlap import refuse_overlap
@@ -168,6 +168,13 @@ class EagerInterpreter(Interpreter):
                     return out
         return self._general(op, operands, attributes)
 
+    def stepped(self, op: Op, operands: tuple[Any, ...]) -> Tensor | None:
+        assert op.step is not None
+        out: Tensor | None = op.step(*operands)
+        if out is not None and out._requires_grad:
+            _record_step(op, operands, {}, out)
+        return out
+
     def _general(self, op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
         arrays: list[Any] = []
         requires = small = False
@@ -293,8 +300,9 @@ def _run_quietly(function: Any, *operands: Any) -> Any:
 
 
 _OWNERS = Owners(
-    Tensor, "_array", "_base", "_seen", "_requires_grad", ("_storage", Storage, "version"),
-    (("_node", None), ("_index", 0), ("_storage", None), ("_base", None), ("_grad", None), ("_hooks", None)), wrap,
+    Tensor, "_array", "_base", "_seen", "_chain", "_requires_grad", ("_storage", Storage, "version"),
+    (("_node", None), ("_index", 0), ("_storage", None), ("_base", None), ("_grad", None), ("_hooks", None)),
+    (("version", 0), ("written", 0), ("exposed", False)), wrap,
 )  # fmt: skip
 """Tensors, as steps know them."""
 
@@ -303,7 +311,10 @@ def _come_closer(op: Op) -> None:
     """An operation is about to be evaluated that may have a step: make it if there were some before."""
     op.until_step -= 1
     if not op.until_step:
-        op.step = step(_OWNERS, op.loops, op.step_dtypes(), op.promotion is not Promotion.BOOL)
+        if isinstance(op.loops, Fused):
+            op.step = fused_step(_OWNERS, op.loops)
+        else:
+            op.step = step(_OWNERS, op.loops, op.step_dtypes(), op.promotion is not Promotion.BOOL)
 
 
 def _record_step(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any], out: Tensor) -> None:
@@ -312,6 +323,9 @@ def _record_step(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any
         out._requires_grad = False
     elif len(operands) == 1:
         _record_unary(op, operands[0], operands[0]._array, attributes, out)
+    elif not op.is_plain:
+        out._requires_grad = False
+        _record(op, operands, [x._array if isinstance(x, Tensor) else x for x in operands], attributes, (out,))
     else:
         x, y = operands
         a = x._array if isinstance(x, Tensor) else x
@@ -453,40 +467,60 @@ def _shape_error(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any
     return RuntimeError(f"{op.name}(): {error}")
 
 
+_VIEWS: list[Any] = [32, None]
+"""How many views there are before `view` is made, and that: None before, and where there is none."""
+
+
 def _view(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Tensor:
     """A view of the first operand, linked to its storage and to the root of the views that it is of."""
-    x: Any
-    x, rest = operands[0], operands[1:]
+    x: Any = operands[0]
+    rest = operands[1:] if len(operands) > 1 else ()
     if rest or not isinstance(x, Tensor):
         operands = _with_plain_numbers(op, operands)
         rest = operands[1:]
-    if x._base is not None:
-        refresh(x)
-    base = x._base
-    array = x._array
     if op.is_checked:
         _check(op, operands, attributes)
+    array = x._array
     try:
-        out = wrap(op.evaluate(array, *[y._array if isinstance(y, Tensor) else y for y in rest] if rest else (), **attributes))
+        if rest:
+            seen = op.evaluate(array, *[y._array if isinstance(y, Tensor) else y for y in rest], **attributes)
+        else:
+            seen = op.evaluate(array, **attributes)
     except ValueError as error:
         raise _shape_error(op, operands, attributes, error) from None
-    storage = x._storage
-    if storage is None:
-        storage = x._storage = Storage()
-    out._storage = storage
-    if op is not detach:
-        step = (op, rest, attributes)
+    if type(seen) is not ndarray:
+        seen = np.asarray(seen)
+    link, view = (op, rest, attributes), _VIEWS[1]
+    out = None if view is None else view(x, seen) if op is detach else view(x, seen, link)
+    if out is None:
+        out = _linked(x, seen, None if op is detach else link)
+    if out._requires_grad:
+        if not state.grad_enabled or op.vjp_rule is None:
+            out._requires_grad = False
+        elif not rest:
+            _record_unary(op, x, array, attributes, out)
+        else:
+            out._requires_grad = False
+            _record(op, operands, [y._array if isinstance(y, Tensor) else y for y in operands], attributes, (out,))
+    return out  # type: ignore[no-any-return]
+
+
+def _linked(x: Tensor, array: Any, step: tuple[Any, ...] | None) -> Tensor:
+    """What `view` makes.  Its `_requires_grad` is that of `x`."""
+    if _VIEWS[0]:
+        _VIEWS[0] -= 1
+        if not _VIEWS[0]:
+            _VIEWS[1] = view(_OWNERS)
+    if x._base is not None:
+        refresh(x)
+    out, base, storage = wrap(array), x._base, storage_of(x)
+    out._storage, out._requires_grad = storage, x._requires_grad
+    if step is not None:
         if base is None:
             out._base, out._chain = x, (step,)
         else:
             out._base, out._chain = base, (*x._chain, step)
         out._seen = storage.version
-    if x._requires_grad and state.grad_enabled and op.vjp_rule is not None:
-        if not rest:
-            _record_unary(op, x, array, attributes, out)
-        else:
-            arrays = [y._array if isinstance(y, Tensor) else y for y in operands]
-            _record(op, operands, arrays, attributes, (out,))
     return out
 
 
