@@ -107,7 +107,7 @@ def made_for(form: Fused) -> dict[Any, Kernel]:
 
 
 def view(owners: Owners) -> Step | None:
-    """`view(owner, array, step)`: an owner of an array that shares the memory of another one's, likewise."""
+    """`view(array)`: an owner of an array; `view(owner, array, step)`: of one that shares the memory of another one's, likewise."""
     return _step_makers[0].view(owners) if _step_makers else None
 
 

@@ -163,9 +163,10 @@ def _agrees(step: Step, owners: Owners, ufunc: Any, dtype: Any) -> bool:
 
 
 def make_view(owners: Owners) -> Step | None:
-    """`view(owner, array)` and `view(owner, array, step)`: a new owner of `array`, which shares the memory of another one, and so its
-    storage; a view of its root, a step further, if a step is given.  None where the position of `owner` is out of date.  None instead of
-    a function where objects do not lie in memory as expected."""
+    """`view(array)`: a new owner of an array, or of what np.asarray makes of something else.  `view(owner, array)` and
+    `view(owner, array, step)`: one of an array that shares the memory of another owner, and so its storage; a view of its root, a step
+    further, if a step is given; or None where the position of `owner` is out of date.  None instead of a function where objects do not
+    lie in memory as expected."""
     if arrays.unknown_layout() or not c_api.supported():
         return None
     slots = c_api.slot_offsets(owners.kind)
@@ -174,7 +175,7 @@ def make_view(owners: Owners) -> Step | None:
     filled = (owners.array, owners.flag, owners.root, owners.storage[0])
     fresh = [(slots[name], value) for name, value in owners.fresh if name not in filled]
     begun = [(inside[name], value) for name, value in owners.begun]
-    objects = [owners.kind, storage, None, True, (), *[value for _, value in fresh], *[value for _, value in begun]]
+    objects = [owners.kind, storage, None, False, (), np.ndarray, np.asarray, *[value for _, value in fresh], *[value for _, value in begun]]
     names = {name: slots[name] for name in (*filled, owners.seen, owners.chain)}
     places = [offset for offset, _ in fresh], [offset for offset, _ in begun]
     address, owner = link(_view_text(owners, names, inside[version], *places), _SYMBOL, computes=True)
@@ -185,7 +186,8 @@ def make_view(owners: Owners) -> Step | None:
 
 def _view_text(owners: Owners, slots: dict[str, int], version: int, fresh: list[int], begun: list[int]) -> str:
     """LLVM text of `make_view`'s function.  slots: offsets by name.  version: that of a storage.  fresh, begun: offsets of the other slots of
-    a new owner, and of those of a new storage, whose contents are words behind the five objects that the text speaks of."""
+    a new owner, and of those of a new storage, whose contents are words behind the objects that the text speaks of."""
+    behind = 7
 
     def word(i: int, name: str) -> str:
         return f"%{name}.at = getelementptr ptr, ptr %words, i64 {i}\n%{name} = load ptr, ptr %{name}.at"
@@ -209,7 +211,7 @@ def _view_text(owners: Owners, slots: dict[str, int], version: int, fresh: list[
         for i, name in enumerate(("x", "array"))
     )
     array, flag, root, storage = (slots[name] for name in (owners.array, owners.flag, owners.root, owners.storage[0]))
-    called = ("PyTuple_New", "_Py_Dealloc", "tracejit_new_object")
+    called = ("PyObject_Vectorcall", "PyTuple_New", "_Py_Dealloc", "tracejit_new_object")
     return "\n".join(
         [
             *map(c_api.declaration, called),
@@ -223,6 +225,40 @@ entry:
   {word(1, "storages")}
   {word(2, "none")}
   {word(4, "nothing")}
+  %alone = icmp eq i64 %count, 1
+  br i1 %alone, label %lone, label %several
+lone:
+  %given = load ptr, ptr %arguments
+  {field("class", "given", TYPE)}
+  {word(5, "ndarray")}
+  %usual = icmp eq ptr %class, %ndarray
+  br i1 %usual, label %keep, label %convert
+convert:
+  {word(6, "asarray")}
+  %converted = call ptr @PyObject_Vectorcall(ptr %asarray, ptr %arguments, i64 1, ptr null)
+  %refused = icmp eq ptr %converted, null
+  br i1 %refused, label %raise, label %owned
+keep:
+  call void @incref(ptr %given)
+  br label %owned
+owned:
+  %taken = phi ptr [ %given, %keep ], [ %converted, %convert ]
+  %only = call ptr @tracejit_new_object(ptr %owner, ptr %nothing, ptr null)
+  %no.only = icmp eq ptr %only, null
+  br i1 %no.only, label %untake, label %begin.only
+untake:
+  call void @decref(ptr %taken)
+  br label %raise
+begin.only:
+  %only.array = getelementptr i8, ptr %only, i64 {array}
+  store ptr %taken, ptr %only.array
+  {word(3, "false")}
+  {put("%false", "only", flag, "only.flag")}
+  {put("%none", "only", root, "only.root")}
+  {put("%none", "only", storage, "only.storage")}
+  {filled("only", fresh, behind)}
+  ret ptr %only
+several:
   {argument}
   {field("flag", "x", flag)}
   {field("root", "x", root)}
@@ -234,14 +270,14 @@ begin:
   %unmade = icmp eq ptr %new, null
   br i1 %unmade, label %raise, label %begun
 begun:
-  {filled("new", begun, 5 + len(fresh))}
+  {filled("new", begun, behind + len(fresh))}
   %stored.slot = getelementptr i8, ptr %x, i64 {storage}
   %before = load ptr, ptr %stored.slot
   store ptr %new, ptr %stored.slot
   call void @decref(ptr %before)
   br label %there
 there:
-  %storage = phi ptr [ %stored, %entry ], [ %new, %begun ]
+  %storage = phi ptr [ %stored, %several ], [ %new, %begun ]
   {field("version", "storage", version)}
   %is.root = icmp eq ptr %root, %none
   br i1 %is.root, label %make, label %compare
@@ -267,7 +303,7 @@ fill:
   %storage.slot = getelementptr i8, ptr %made, i64 {storage}
   store ptr %storage, ptr %storage.slot
   {put("%array", "made", array, "array")}
-  {filled("made", fresh, 5)}
+  {filled("made", fresh, behind)}
   %root.slot = getelementptr i8, ptr %made, i64 {root}
   %chained = icmp eq i64 %count, 3
   br i1 %chained, label %chain, label %plain

@@ -140,13 +140,13 @@ def _share_of_extreme(c: Any, g: Any) -> Any:
 
 
 def _require_elements(name: str, x: Any, dims: Dims) -> None:
-    if any(x.shape[d] == 0 for d in dims):
+    if not x.size and any(x.shape[d] == 0 for d in dims):
         raise IndexError(
             f"{name}(): expected reduction dimensions {dims} to have elements, got a tensor of shape {list(x.shape)}"
         )
 
 
-@reduction("max", samples=_samples())
+@reduction("max", samples=_samples(), ufunc=_MAXIMUM, evaluates=True)
 def amax(x: Any, dims: Dims, keepdim: bool) -> Any:
     """Largest element along `dims`; NaN where there is one."""
     _require_elements("amax", x, dims)
@@ -157,7 +157,7 @@ amax.named(lambda node: "AmaxBackward0" if node.out_meta[0] else "MaxBackward1")
 amax.vjp(saves="0 out")(_share_of_extreme)
 
 
-@reduction("min", samples=_samples())
+@reduction("min", samples=_samples(), ufunc=_MINIMUM, evaluates=True)
 def amin(x: Any, dims: Dims, keepdim: bool) -> Any:
     """Smallest element along `dims`; NaN where there is one."""
     _require_elements("amin", x, dims)
@@ -168,13 +168,13 @@ amin.named(lambda node: "AminBackward0" if node.out_meta[0] else "MinBackward1")
 amin.vjp(saves="0 out")(_share_of_extreme)
 
 
-@reduction("any", result=dtypes.bool_, name="any", samples=_truth_samples())
+@reduction("any", result=dtypes.bool_, name="any", traits=("quiet",), samples=_truth_samples())
 def any_(x: Any, dims: Dims, keepdim: bool) -> Any:
     """Whether any element along `dims` is nonzero."""
     return _ANY(x, axis=dims, keepdims=keepdim)
 
 
-@reduction("all", result=dtypes.bool_, name="all", samples=_truth_samples())
+@reduction("all", result=dtypes.bool_, name="all", traits=("quiet",), samples=_truth_samples())
 def all_(x: Any, dims: Dims, keepdim: bool) -> Any:
     """Whether all elements along `dims` are nonzero."""
     return _ALL(x, axis=dims, keepdims=keepdim)
@@ -196,6 +196,6 @@ def _position(find: Any) -> Any:
     return evaluate
 
 
-_positions = partial(custom, Kind.REDUCTION, _position_rule, samples=_position_samples(), traits=("not differentiable",))
+_positions = partial(custom, Kind.REDUCTION, _position_rule, samples=_position_samples(), traits=("not differentiable", "quiet"))
 argmax = _positions(name="argmax", reducer="argmax")(_position(np.argmax))
 argmin = _positions(name="argmin", reducer="argmin")(_position(np.argmin))

@@ -139,6 +139,8 @@ class EagerInterpreter(Interpreter):
                     return out
         elif op.is_view:
             return _view(op, operands, attributes)
+        elif op.writes:
+            return _write(op, operands)
         elif len(operands) == 1 and (op.is_plain or op.is_unary):
             (x,) = operands
             if isinstance(x, Tensor):
@@ -154,7 +156,7 @@ class EagerInterpreter(Interpreter):
                             if not is_refusal(error):
                                 raise
                             out = wrap(quietly(ufunc, a))
-                    elif op.reduces and (op.rows is None or a.size < MANY):
+                    elif op.reduces and 0 < a.size < (MANY if op.rows else _LARGEST):
                         out = wrap(_run_quietly(op.ufunc, a, attributes["dims"], dtype, None, attributes["keepdim"]))
                     else:
                         out = wrap(_evaluate(op, operands, (a,), attributes))
@@ -206,8 +208,6 @@ class EagerInterpreter(Interpreter):
                 return op.in_float32(operands, attributes, reduced)
         elif small and op.computes and (reduced := op.reduced(operands)) is not None:
             return op.in_float32(operands, attributes, reduced)
-        if op.writes:
-            return _write(op, operands, attributes)
         try:
             if op.is_checked:
                 _check(op, operands, attributes)
@@ -272,7 +272,7 @@ def _evaluate(op: Op, operands: tuple[Any, ...], arrays: Sequence[Any], attribut
             return _run_quietly(op.ufunc, *arrays)
         except ValueError as error:
             raise _shape_error(op, operands, attributes, error) from None
-    if op.reduces:
+    if op.reduces and arrays[0].size:
         (a,) = arrays
         if op.rows is not None and (out := reduced_rows(op.rows, a, **attributes)) is not None:
             return out
@@ -311,6 +311,8 @@ def _come_closer(op: Op) -> None:
     """An operation is about to be evaluated that may have a step: make it if there were some before."""
     op.until_step -= 1
     if not op.until_step:
+        if _view_of is None:
+            _make_view()
         if isinstance(op.loops, Fused):
             op.step = fused_step(_OWNERS, op.loops)
         else:
@@ -467,15 +469,24 @@ def _shape_error(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any
     return RuntimeError(f"{op.name}(): {error}")
 
 
-_VIEWS: list[Any] = [32, None]
-"""How many views there are before `view` is made, and that: None before, and where there is none."""
+_PLAIN_POSITIONS = frozenset((int, Tensor))
+_before_views = 32
+_view_of: Any = None
+"""kernels.view of tensors, made after so many views: None before, and where there is none."""
+
+
+def _make_view() -> None:
+    """Make tensors by machine code from now on, if that is possible."""
+    global _view_of, wrap
+    _view_of = view(_OWNERS)
+    wrap = _view_of or wrap
 
 
 def _view(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Tensor:
     """A view of the first operand, linked to its storage and to the root of the views that it is of."""
     x: Any = operands[0]
     rest = operands[1:] if len(operands) > 1 else ()
-    if rest or not isinstance(x, Tensor):
+    if not isinstance(x, Tensor) or (rest and not _PLAIN_POSITIONS.issuperset(map(type, rest))):
         operands = _with_plain_numbers(op, operands)
         rest = operands[1:]
     if op.is_checked:
@@ -490,10 +501,11 @@ def _view(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> T
         raise _shape_error(op, operands, attributes, error) from None
     if type(seen) is not ndarray:
         seen = np.asarray(seen)
-    link, view = (op, rest, attributes), _VIEWS[1]
-    out = None if view is None else view(x, seen) if op is detach else view(x, seen, link)
+    out, make = None, _view_of
+    if make is not None:
+        out = make(x, seen) if op is detach else make(x, seen, (op, rest, attributes))
     if out is None:
-        out = _linked(x, seen, None if op is detach else link)
+        out = _linked(x, seen, None if op is detach else (op, rest, attributes))
     if out._requires_grad:
         if not state.grad_enabled or op.vjp_rule is None:
             out._requires_grad = False
@@ -507,10 +519,11 @@ def _view(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> T
 
 def _linked(x: Tensor, array: Any, step: tuple[Any, ...] | None) -> Tensor:
     """What `view` makes.  Its `_requires_grad` is that of `x`."""
-    if _VIEWS[0]:
-        _VIEWS[0] -= 1
-        if not _VIEWS[0]:
-            _VIEWS[1] = view(_OWNERS)
+    global _before_views
+    if _before_views:
+        _before_views -= 1
+        if not _before_views:
+            _make_view()
     if x._base is not None:
         refresh(x)
     out, base, storage = wrap(array), x._base, storage_of(x)
@@ -539,29 +552,34 @@ def _record(
         node.storages = tuple([(s, s.version) for s in stores])
 
 
-def _write(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Tensor:
+def _write(op: Op, operands: tuple[Any, ...]) -> Tensor:
     target, value = operands
-    array = target._array
-    if not array.flags.writeable:
+    if target._base is not None:
+        refresh(target)
+    if value._base is not None:
+        refresh(value)
+    array, contents = target._array, value._array
+    flags = array.flags
+    if not flags.writeable:
         raise RuntimeError(
             f"in-place: the tensor of shape {list(target.shape)} shares the memory of a read-only array, which from_numpy() was given; "
             "write to a clone() of it"
         )
-    grad = state.grad_enabled and (target._requires_grad or value._requires_grad)
+    grad = (target._requires_grad or value._requires_grad) and state.grad_enabled
     if grad:
         refuse_leaf(target)
-    if value._array.ndim:  # one number may go anywhere
+    if not flags.c_contiguous and contents.ndim:  # one number may go anywhere
         refuse_overlap(array)
     base, node, owner = target._base, None, target
     mark_written((storage_of(target),))
     if grad:
-        node = _written(op, target, value, attributes) if base is None else _written_through(target, value)
+        node = _written(op, target, value) if base is None else _written_through(target, value)
         owner = target if base is None else base
         move_retained(owner._node, owner._index, node)
         rebound()
     if node is not None:  # from here to the end of copyto, which converts nothing, nothing can come in between
         owner._node, owner._index, owner._requires_grad = node, 0, True
-    np.copyto(array, value._array)
+    np.copyto(array, contents)
     if grad:
         rebound()
     if base is not None:
@@ -569,10 +587,10 @@ def _write(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> 
     return target  # type: ignore[no-any-return]
 
 
-def _written(op: Op, target: Tensor, value: Tensor, attributes: Mapping[str, Any]) -> tape.Node:
+def _written(op: Op, target: Tensor, value: Tensor) -> tape.Node:
     """Gradients go to the value alone: where what was there before gets some, the value is computed from it."""
     needs = (False, value._requires_grad)
-    return OpNode(op, (target, value), (target._array, value._array), attributes, needs, (target._array,))
+    return OpNode(op, (target, value), (target._array, value._array), {}, needs, (target._array,))
 
 
 def _written_through(view: Tensor, value: Tensor) -> tape.Node:
