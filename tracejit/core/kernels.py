@@ -19,8 +19,8 @@ import numpy as np
 from tracejit.core.dtypes import DType, float32, float64
 
 __all__ = [
-    "MANY", "TRIANGULAR_SYSTEMS", "Form", "Fused", "Owners", "Step", "StepMakers", "elementwise", "floating", "fused_step", "has_dtype",
-    "install", "kernel", "made_for", "reduced_rows", "repaying", "run_fused", "step", "view",
+    "CHOICE", "MANY", "TRIANGULAR_SYSTEMS", "Form", "Fused", "Owners", "Step", "StepMakers", "choice", "elementwise", "floating",
+    "fused_step", "has_dtype", "install", "kernel", "made_for", "reduced_rows", "repaying", "run_fused", "step", "view",
 ]  # fmt: skip
 
 Kernel = Callable[..., Any]
@@ -78,6 +78,7 @@ class StepMakers:
     step: Callable[[Owners, Any, Iterable[Any], bool], Step | None]
     fused_step: Callable[[Owners, int, int, dict[Any, Kernel], int], Step | None]
     view: Callable[[Owners], Step | None]
+    choice: Callable[[Owners], Step | None]
 
 
 _step_makers: list[StepMakers] = []
@@ -104,6 +105,15 @@ def fused_step(owners: Owners, form: Fused) -> Step | None:
 def made_for(form: Fused) -> dict[Any, Kernel]:
     """The kernels of a form that were made so far, by dtype of NumPy's."""
     return {dtype: made for dtype, own in _FLOATING.items() if (made := _kernels.get((form, own))) is not None}
+
+
+CHOICE: Final = "choice"
+"""In the place of a ufunc: elements of one array or another, by a condition."""
+
+
+def choice(owners: Owners) -> Step | None:
+    """`step(condition, x, y)`, likewise."""
+    return _step_makers[0].choice(owners) if _step_makers else None
 
 
 def view(owners: Owners) -> Step | None:

@@ -160,7 +160,7 @@ class Op:
     ufunc: Rule | None = (
         None  # a function of C's that does the same on operands of float32, float64 or int64; of a reduction, the `reduce` of one
     )
-    loops: Any = None  # a ufunc whose loops do the same, on operands of the dtypes that these are for; of a composite, a kernels.Fused
+    loops: Any = None  # a ufunc whose loops do the same, on operands of the dtypes that these are for; or of core/kernels.py Fused or CHOICE
     rows: str | None = None  # of a reduction: the form of the kernel that evaluates it on rows of large arrays (core/kernels.py)
     expansion: Rule | None = None
     lowering: Rule | None = None
@@ -213,7 +213,7 @@ class Op:
         self.is_ufunc = self.is_plain and promotion is Promotion.COMMON and self.ufunc is not None
         if self.is_plain or promotion is Promotion.BOOL:
             self.loops = self.loops or self.ufunc
-        self.until_step = BEFORE_STEP if isinstance(self.loops, np.ufunc) or kind is Kind.COMPOSITE and self.loops else 0
+        self.until_step = BEFORE_STEP if isinstance(self.loops, np.ufunc | str) or kind is Kind.COMPOSITE and self.loops else 0
         self.is_view = self.effect is Effect.VIEW
         self.is_choice = "condition first" in traits
         self.is_unary = self.effect is Effect.PURE and promotion is Promotion.NONE and not self.is_checked and not self.multiple

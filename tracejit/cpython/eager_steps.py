@@ -30,7 +30,7 @@ from tracejit.cpython.linking import link
 from tracejit.cpython.memory_reads import CheckedMemory, Unreadable
 from tracejit.cpython.reference_counts import counting
 
-__all__ = ["make_fused_step", "make_step", "make_view", "ufunc_loops"]
+__all__ = ["make_choice", "make_fused_step", "make_step", "make_view", "ufunc_loops"]
 
 _SYMBOL: Final = "tracejit_step"
 _MUCH: Final = 1 << 14  # elements: see array_function.py
@@ -77,8 +77,10 @@ _TO_CHARACTERS: Final = bytes.maketrans(bytes(range(len(_CHARACTERS))), _CHARACT
 _KINDS: Final = {np.dtype(np.float32): 0, np.dtype(np.float64): 1, np.dtype(np.int64): 2}
 """Dtypes that numbers beside an array are converted to -> what the text calls them."""
 _NO_NUMBERS: Final = 3
+_ANY: Final = (1 << 63) - 1  # elements: no limit
+_FEW: Final = 1 << 11  # elements, up to which `choose` is faster than NumPy
 _OBJECTS: Final = 8  # words of objects that the text speaks of: `_code`
-_ROW: Final = 8  # words of a dtype: `_row`
+_ROW: Final = 9  # words of a dtype: `_row`
 
 
 def make_step(owners: Owners, ufunc: Any, dtypes: Iterable[Any], takes_numbers: bool) -> Step | None:
@@ -104,14 +106,31 @@ def _row(ufunc: Any, dtype: Any, takes_numbers: bool) -> tuple[int, ...] | None:
         if all(np.dtype(c).num == dtype.num for c in given):
             made = np.dtype(result)
             kind = _KINDS.get(dtype, _NO_NUMBERS) if takes_numbers else _NO_NUMBERS
-            return id(dtype), id(made), function, parameters, kind, made.itemsize, dtype.itemsize, 0
+            return id(dtype), id(made), function, parameters, kind, made.itemsize, dtype.itemsize, 0, _ANY
     return None
+
+
+def make_choice(owners: Owners) -> Step | None:
+    """`step(condition, x, y)`, likewise: elements of x where the condition holds, of y elsewhere, if there are few."""
+    if arrays.unknown_layout() or not c_api.supported():
+        return None
+    address, head, owner = _code(owners, 3, None)
+    rows = [(id(d), id(d), 0, d.itemsize, _KINDS.get(d, _NO_NUMBERS), d.itemsize, d.itemsize, 0, _FEW) for d in (_BOOL, *_KINDS)]
+    words = [*head, len(rows), *[word for row in rows for word in row]]
+    step: Step = builtin_function("where", address, FASTCALL, (struct.pack(f"={len(words)}q", *words), owner))
+    return step
+
+
+_BOOL: Final = np.dtype(np.bool_)
 
 
 def make_fused_step(owners: Owners, tensors: int, numbers: int, kernels: Mapping[Any, Any], least: int) -> Step | None:
     """`step(*tensors, *numbers)`, likewise, of owners of arrays of one shape and of numbers, by kernels (llvm/eager_kernels.py): dtype of NumPy's
     -> one for that.  least: of fewer elements the answer is None."""
-    rows = [(id(dtype), id(dtype), kernel(), 0, _KINDS[_F64], dtype.itemsize, dtype.itemsize, least) for dtype, kernel in kernels.items()]
+    rows = [
+        (id(dtype), id(dtype), kernel(), 0, _KINDS[_F64], dtype.itemsize, dtype.itemsize, least, _ANY)
+        for dtype, kernel in kernels.items()
+    ]
     address, head, owner = _code(owners, tensors, numbers)
     words = [*head, len(rows), *[word for row in rows for word in row]]
     packed = struct.pack(f"={len(words)}q", *words)
@@ -379,11 +398,14 @@ def _text(
     tensors: int, numbers: int | None, offsets: dict[str, int], version: int, owners: Owners, fresh: list[tuple[int, int]]
 ) -> str:
     """LLVM text of a step, in CPython's fast calling convention.  numbers: of so many tensors of one shape, then so many numbers, which are
-    handed on as float64; None: of one operand or two, of which one may be a number or have one element.
+    handed on as float64; None: of one operand or two, of which one may be a number or have one element.  Of three the first is the
+    condition by which `choose` takes elements of the others.
 
     offsets: of slots by name.  version: the slot of a storage that has its version.  fresh: offsets of other slots, and which of the fresh
     values is in each."""
     row_major, count = _ROW_MAJOR | ALIGNED, tensors + (numbers or 0)
+    chooses = numbers is None and tensors == 3
+    first = 1 if chooses else 0  # of the operands that are computed with
     array, root, seen, flag, storage = (offsets[n] for n in (owners.array, owners.root, owners.seen, owners.flag, owners.storage[0]))
 
     def word(i: int, name: str) -> str:
@@ -552,7 +574,7 @@ no:
             for offset, i in fresh
         ]
     )
-    sources = [f"a{i}" for i in range(tensors)]
+    sources = [f"a{i}" for i in range(tensors - first)]
     if numbers is not None:
         parts = ["br label %tensor0"]
         for i, source in enumerate(sources):
@@ -617,8 +639,8 @@ run:
 """
     else:
         chosen = f"""
-  %a0 = call ptr @array_of(ptr %x0, ptr %words)
-  %a1 = call ptr @array_of(ptr %x1, ptr %words)
+  %a0 = call ptr @array_of(ptr %x{first}, ptr %words)
+  %a1 = call ptr @array_of(ptr %x{first + 1}, ptr %words)
   %p.absent = icmp eq ptr %a0, null
   %q.absent = icmp eq ptr %a1, null
   %first = select i1 %p.absent, ptr %a1, ptr %a0
@@ -634,7 +656,7 @@ kinds:
 second:
   br i1 %q.absent, label %number.last, label %both
 number.first:
-  %fine0 = call i1 @converted(ptr %x0, ptr %words, ptr %row, ptr %number)
+  %fine0 = call i1 @converted(ptr %x{first}, ptr %words, ptr %row, ptr %number)
   {field("q.alone", "a1", DATA)}
   store ptr %number, ptr %places
   store ptr %q.alone, ptr %places1
@@ -642,7 +664,7 @@ number.first:
   store i64 1, ptr %spread1
   br i1 %fine0, label %run, label %no
 number.last:
-  %fine1 = call i1 @converted(ptr %x1, ptr %words, ptr %row, ptr %number)
+  %fine1 = call i1 @converted(ptr %x{first + 1}, ptr %words, ptr %row, ptr %number)
   {field("p.alone", "a0", DATA)}
   store ptr %p.alone, ptr %places
   store ptr %number, ptr %places1
@@ -683,6 +705,26 @@ one.first:
 run:
   %shaped = phi ptr [ %a1, %number.first ], [ %a0, %number.last ], [ %a0, %even ], [ %a0, %one.last ], [ %a1, %one.first ]
 """
+    if chooses:
+        chosen += f"""
+  %condition = call ptr @array_of(ptr %x0, ptr %words)
+  %no.condition = icmp eq ptr %condition, null
+  br i1 %no.condition, label %no, label %conditional
+conditional:
+  {field("condition.dtype", "condition", DESCR)}
+  {word(_OBJECTS + len(fresh) + 1, "bools")}
+  %truth = icmp eq ptr %condition.dtype, %bools
+  %laid.out = call i1 @same_shape(ptr %condition, ptr %shaped)
+  %decides = and i1 %truth, %laid.out
+  {field("condition.data", "condition", DATA)}
+  %place2 = getelementptr ptr, ptr %places, i64 2
+  store ptr %condition.data, ptr %place2
+  %spread2 = getelementptr i64, ptr %spread, i64 2
+  store i64 0, ptr %spread2
+  br i1 %decides, label %ready, label %no
+"""
+    else:
+        chosen += "\nbr label %ready"
     kept = "\n".join(f"call void @keep(ptr %{name})" for name in sources)
     let_go = "\n".join(f"call void @let_go(ptr %{name})" for name in sources)
     strides = "\n".join(
@@ -691,10 +733,11 @@ run:
         for i in range(count)
     )
     flags = "\n".join(
-        f"%flagged{i} = call i1 @flagged(ptr %x{i}, ptr %{name}, ptr %true)" for i, name in enumerate(sources)
+        f"%flagged{i} = call i1 @flagged(ptr %x{first + i}, ptr %{name}, ptr %true)" for i, name in enumerate(sources)
     )
+    function = "@choose" if chooses else "%function"
     either, joined = "%flagged0", []
-    for i in range(1, tensors):
+    for i in range(1, len(sources)):
         joined.append(f"%either{i} = or i1 {either}, %flagged{i}")
         either = f"%either{i}"
     join = "\n".join(joined)
@@ -746,6 +789,7 @@ entry:
 begin:
   {operands}
   {chosen}
+ready:
   {field("nd", "shaped", ND, "i32")}
   {field("dims", "shaped", DIMENSIONS)}
   %dtype.at.row = getelementptr ptr, ptr %row, i64 1
@@ -763,8 +807,8 @@ begin:
   store i64 %result.width, ptr %last.stride
   br label %measure
 measure:
-  %i = phi i32 [ 0, %run ], [ %next, %factor ]
-  %total = phi i64 [ 1, %run ], [ %product, %factor ]
+  %i = phi i32 [ 0, %ready ], [ %next, %factor ]
+  %total = phi i64 [ 1, %ready ], [ %product, %factor ]
   %inside = icmp slt i32 %i, %nd
   br i1 %inside, label %factor, label %measured
 factor:
@@ -777,7 +821,11 @@ measured:
   %least.at = getelementptr i64, ptr %row, i64 7
   %least = load i64, ptr %least.at
   %few = icmp slt i64 %total, %least
-  br i1 %few, label %no, label %enough
+  %most.at = getelementptr i64, ptr %row, i64 8
+  %most = load i64, ptr %most.at
+  %many = icmp sgt i64 %total, %most
+  %outside = or i1 %few, %many
+  br i1 %outside, label %no, label %enough
 enough:
   call void @incref(ptr %result.dtype)
   {word(1, "ndarray")}
@@ -794,12 +842,12 @@ made.array:
 alone:
   {kept}
   %thread = call ptr @PyEval_SaveThread()
-  call void %function(ptr %places, ptr %size, ptr %strides, ptr %parameters)
+  call void {function}(ptr %places, ptr %size, ptr %strides, ptr %parameters)
   call void @PyEval_RestoreThread(ptr %thread)
   {let_go}
   br label %done
 quick:
-  call void %function(ptr %places, ptr %size, ptr %strides, ptr %parameters)
+  call void {function}(ptr %places, ptr %size, ptr %strides, ptr %parameters)
   br label %done
 done:
   %error = call ptr @PyErr_Occurred()
@@ -836,4 +884,47 @@ raise:
   ret ptr null
 }}
 """
-    return "\n".join([*map(c_api.declaration, _CALLED), counting(), helpers, body])
+    return "\n".join([*map(c_api.declaration, _CALLED), counting(), helpers, *([_choose_text()] if chooses else []), body])
+
+
+def _choose_text() -> str:
+    """LLVM text of `choose`, a loop as those of ufuncs are, of x, y, a condition and the result.  Its parameter is the size of an element."""
+    lines = [
+        "define internal void @choose(ptr %places, ptr %sizes, ptr %strides, ptr %width) nounwind {",
+        "entry:",
+        "%n = load i64, ptr %sizes",
+        "%size = ptrtoint ptr %width to i64",
+        *[f"%place{i} = getelementptr ptr, ptr %places, i64 {i}\n%p{i} = load ptr, ptr %place{i}" for i in range(4)],
+        *[f"%stride{i} = getelementptr i64, ptr %strides, i64 {i}\n%s{i} = load i64, ptr %stride{i}" for i in range(2)],
+        "%wide = icmp eq i64 %size, 8",
+        "br i1 %wide, label %begin8, label %narrower",
+        "narrower:",
+        "%half = icmp eq i64 %size, 4",
+        "br i1 %half, label %begin4, label %begin1",
+    ]
+    for size in (8, 4, 1):
+        kind = f"i{8 * size}"
+        lines += [
+            f"begin{size}:",
+            f"br label %loop{size}",
+            f"loop{size}:",
+            f"%i{size} = phi i64 [ 0, %begin{size} ], [ %next{size}, %one{size} ]",
+            f"%more{size} = icmp slt i64 %i{size}, %n",
+            f"br i1 %more{size}, label %one{size}, label %end",
+            f"one{size}:",
+            f"%c{size}.at = getelementptr i8, ptr %p2, i64 %i{size}",
+            f"%c{size} = load i8, ptr %c{size}.at",
+            f"%holds{size} = icmp ne i8 %c{size}, 0",
+            f"%x{size}.offset = mul i64 %i{size}, %s0",
+            f"%y{size}.offset = mul i64 %i{size}, %s1",
+            f"%x{size}.at = getelementptr i8, ptr %p0, i64 %x{size}.offset",
+            f"%y{size}.at = getelementptr i8, ptr %p1, i64 %y{size}.offset",
+            f"%x{size} = load {kind}, ptr %x{size}.at",
+            f"%y{size} = load {kind}, ptr %y{size}.at",
+            f"%v{size} = select i1 %holds{size}, {kind} %x{size}, {kind} %y{size}",
+            f"%out{size}.at = getelementptr {kind}, ptr %p3, i64 %i{size}",
+            f"store {kind} %v{size}, ptr %out{size}.at",
+            f"%next{size} = add i64 %i{size}, 1",
+            f"br label %loop{size}",
+        ]
+    return "\n".join([*lines, "end:", "ret void", "}"])

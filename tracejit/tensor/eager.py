@@ -21,7 +21,7 @@ from tracejit.core.floating import QUIET, hand_over, is_refusal, quietly, write_
 from tracejit.core.heap import keep_freed_memory
 from tracejit.core.interpreter import Interpreter, set_base, state
 from tracejit.core.interrupts import is_foreign
-from tracejit.core.kernels import MANY, Fused, Owners, fused_step, reduced_rows, step, view
+from tracejit.core.kernels import CHOICE, MANY, Fused, Owners, choice, fused_step, reduced_rows, step, view
 from tracejit.core.numbers import PLAIN, plain_number
 from tracejit.core.op import Op, Promotion
 from tracejit.core.overlap import refuse_overlap
@@ -315,6 +315,8 @@ def _come_closer(op: Op) -> None:
             _make_view()
         if isinstance(op.loops, Fused):
             op.step = fused_step(_OWNERS, op.loops)
+        elif op.loops == CHOICE:
+            op.step = choice(_OWNERS)
         else:
             op.step = step(_OWNERS, op.loops, op.step_dtypes(), op.promotion is not Promotion.BOOL)
 
