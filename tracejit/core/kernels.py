@@ -19,7 +19,7 @@ import numpy as np
 from tracejit.core.dtypes import DType, float32, float64
 
 __all__ = [
-    "CHOICE", "MANY", "TRIANGULAR_SYSTEMS", "Form", "Fused", "Owners", "Step", "StepMakers", "choice", "elementwise", "floating",
+    "CHOICE", "LEAST", "MANY", "TRIANGULAR_SYSTEMS", "Form", "Fused", "Owners", "Step", "StepMakers", "choice", "elementwise", "floating",
     "fused_step", "has_dtype", "install", "kernel", "made_for", "reduced_rows", "repaying", "run_fused", "step", "view",
 ]  # fmt: skip
 
@@ -75,7 +75,7 @@ class Owners:
 class StepMakers:
     """What makes steps: cpython/eager_steps.py says what they are."""
 
-    step: Callable[[Owners, Any, Iterable[Any], bool], Step | None]
+    step: Callable[[Owners, Any, Iterable[Any], bool, int | None], Step | None]
     fused_step: Callable[[Owners, int, int, dict[Any, Kernel], int], Step | None]
     view: Callable[[Owners], Step | None]
     choice: Callable[[Owners], Step | None]
@@ -90,10 +90,10 @@ def install(maker: Callable[[Form, DType], Kernel | None], step_makers: StepMake
     _kernels.clear()
 
 
-def step(owners: Owners, ufunc: Any, dtypes: Iterable[Any], takes_numbers: bool) -> Step | None:
+def step(owners: Owners, ufunc: Any, dtypes: Iterable[Any], takes_numbers: bool, most: int | None = None) -> Step | None:
     """`step(*operands)`: what a ufunc makes of owners of arrays of one of these dtypes, and of numbers if it takes them, as a new owner;
-    or None, where NumPy is to be asked.  None where there is no such function on this machine."""
-    return _step_makers[0].step(owners, ufunc, dtypes, takes_numbers) if _step_makers else None
+    or None, where NumPy is to be asked, as of more than `most` elements.  None where there is no such function on this machine."""
+    return _step_makers[0].step(owners, ufunc, dtypes, takes_numbers, most) if _step_makers else None
 
 
 def fused_step(owners: Owners, form: Fused) -> Step | None:
@@ -147,7 +147,7 @@ def repaying(form: Form, dtype: DType, microseconds: float) -> Kernel | None:
 
 
 _FLOATING = {np.dtype(np.float32): float32, np.dtype(np.float64): float64}
-_LEAST = 256  # elements
+LEAST: Final = 256  # elements
 
 
 def floating(form: str, x: Any) -> Kernel | None:
@@ -159,7 +159,7 @@ def floating(form: str, x: Any) -> Kernel | None:
 def elementwise(form: str, evaluate: Callable[[Any], Any], x: Any) -> Any:
     """`evaluate(x)`, by the kernel of a form for arrays of at least 256 elements: which of them computes is decided by the size alone, so
     that equal arrays have equal results."""
-    if not isinstance(x, np.ndarray) or x.size < _LEAST or x.dtype not in _FLOATING:
+    if not isinstance(x, np.ndarray) or x.size < LEAST or x.dtype not in _FLOATING:
         return evaluate(x)
     run = kernel(form, _FLOATING[x.dtype])
     if run is None:

@@ -160,7 +160,8 @@ class Op:
     ufunc: Rule | None = (
         None  # a function of C's that does the same on operands of float32, float64 or int64; of a reduction, the `reduce` of one
     )
-    loops: Any = None  # a ufunc whose loops do the same, on operands of the dtypes that these are for; or of core/kernels.py Fused or CHOICE
+    loops: Any = None  # a ufunc whose loops do the same, where it has some for the dtype; or a Fused or CHOICE of core/kernels.py
+    most: int | None = None  # elements up to which `loops` does so
     rows: str | None = None  # of a reduction: the form of the kernel that evaluates it on rows of large arrays (core/kernels.py)
     expansion: Rule | None = None
     lowering: Rule | None = None
@@ -213,7 +214,7 @@ class Op:
         self.is_ufunc = self.is_plain and promotion is Promotion.COMMON and self.ufunc is not None
         if self.is_plain or promotion is Promotion.BOOL:
             self.loops = self.loops or self.ufunc
-        self.until_step = BEFORE_STEP if isinstance(self.loops, np.ufunc | str) or kind is Kind.COMPOSITE and self.loops else 0
+        self.until_step = BEFORE_STEP if isinstance(self.loops, np.ufunc | str) or (kind is Kind.COMPOSITE and self.loops) else 0
         self.is_view = self.effect is Effect.VIEW
         self.is_choice = "condition first" in traits
         self.is_unary = self.effect is Effect.PURE and promotion is Promotion.NONE and not self.is_checked and not self.multiple
@@ -228,7 +229,7 @@ class Op:
 
     def step_dtypes(self) -> list[Any]:
         """The dtypes of NumPy's on whose elements `loops` does what the primitive means, without promotion, if it has a loop for them."""
-        takes_all = self.promotion is Promotion.BOOL or self.loops is not self.ufunc
+        takes_all = self.promotion is Promotion.BOOL or (self.promotion is Promotion.COMMON and self.loops is not self.ufunc)
         names = ("float32", "float64", *(("int64",) if takes_all or self.is_ufunc else ()), *(("bool",) if takes_all else ()))
         return [np.dtype(name) for name in names]
 

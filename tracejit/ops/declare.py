@@ -123,7 +123,9 @@ def reduction(
 
         given.update(reducer=reducer, traits=frozenset(traits), doc=body.__doc__, ufunc=ufunc, rows=rows)
         given.update(simpler=lambda s, x, dims, keepdim: None if dims else x)
-        return Op(name or body.__name__.rstrip("_"), Kind.REDUCTION, body if ufunc is None or evaluates else reduce, rule, **given)
+        return Op(
+            name or body.__name__.rstrip("_"), Kind.REDUCTION, body if ufunc is None or evaluates else reduce, rule, **given
+        )
 
     return declare
 

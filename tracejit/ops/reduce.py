@@ -10,6 +10,9 @@ import numpy as np
 
 from tracejit.core import dtypes
 from tracejit.core.aval import Aval
+from tracejit.core.floating import called_quietly
+from tracejit.core.interpreter import state
+from tracejit.core.kernels import reduced_rows
 from tracejit.core.op import Kind
 from tracejit.core.shapes import float_product, product
 from tracejit.ops.declare import composite, custom, reduced_shape, reduction
@@ -89,11 +92,15 @@ def _count(shape: Any, dims: Dims) -> float:
 @composite(
     _mean_rule,
     lambda x, dims, keepdim: sum_.of(x, dims=dims, keepdim=keepdim) / _count(x.shape, dims),
+    traits=("quiet",),
     samples=_samples(),
 )
 def mean(x: Any, dims: Dims, keepdim: bool) -> Any:
     """The sum along `dims` divided by the number of its terms."""
-    return sum_.evaluate(x, dims, keepdim) / _count(x.shape, dims)
+    total = reduced_rows("sum of rows", x, dims, keepdim)
+    if total is None:
+        total = called_quietly(state.run_quietly, _SUM, x, dims, x.dtype, None, keepdim)
+    return called_quietly(state.run_quietly, np.true_divide, total, _count(x.shape, dims))
 
 
 mean.named(_over_all("Mean"))

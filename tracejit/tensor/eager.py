@@ -17,7 +17,7 @@ from tracejit.autograd import tape
 from tracejit.autograd.tape import NOTHING_SAVED, OpNode, Storage, class_of, edge_of, mark_written, move_retained, next_sequence
 from tracejit.autograd.views import ViewWriteNode
 from tracejit.core.dtypes import FLOATING_KINDS
-from tracejit.core.floating import QUIET, hand_over, is_refusal, quietly, write_errors
+from tracejit.core.floating import QUIET, called_quietly, hand_over, write_errors
 from tracejit.core.heap import keep_freed_memory
 from tracejit.core.interpreter import Interpreter, set_base, state
 from tracejit.core.interrupts import is_foreign
@@ -110,13 +110,9 @@ class EagerInterpreter(Interpreter):
                     thread = state
                     second = _constant(b, dtype) if b is y else b
                     try:
-                        out = wrap(thread.run_quietly(ufunc, a, second))
+                        out = wrap(called_quietly(thread.run_quietly, ufunc, a, second))
                     except ValueError as error:
                         raise _shape_error(op, operands, attributes, error) from None
-                    except RuntimeError as error:
-                        if not is_refusal(error):
-                            raise
-                        out = wrap(quietly(ufunc, a, second))
                     if requires and thread.grad_enabled and op.vjp_rule is not None:
                         _record_binary(op, operands, a, b, attributes, needs, out)
                     return out
@@ -128,12 +124,7 @@ class EagerInterpreter(Interpreter):
                 if (dtype is _F32 or dtype is _F64) and ufunc is not None:
                     thread = state
                     first = _constant(x, dtype)
-                    try:
-                        out = wrap(thread.run_quietly(ufunc, first, b))
-                    except RuntimeError as error:
-                        if not is_refusal(error):
-                            raise
-                        out = wrap(quietly(ufunc, first, b))
+                    out = wrap(called_quietly(thread.run_quietly, ufunc, first, b))
                     if y._requires_grad and thread.grad_enabled and op.vjp_rule is not None:
                         _record_binary(op, operands, x, b, attributes, _NEEDS[False, True], out)
                     return out
@@ -150,14 +141,11 @@ class EagerInterpreter(Interpreter):
                 dtype = a.dtype
                 if dtype is _F32 or dtype is _F64 or (op.is_unary and a.itemsize != 2):
                     if op.is_plain and (ufunc := op.ufunc) is not None:
-                        try:
-                            out = wrap(state.run_quietly(ufunc, a))
-                        except RuntimeError as error:
-                            if not is_refusal(error):
-                                raise
-                            out = wrap(quietly(ufunc, a))
+                        out = wrap(called_quietly(state.run_quietly, ufunc, a))
                     elif op.reduces and 0 < a.size < (MANY if op.rows else _LARGEST):
-                        out = wrap(_run_quietly(op.ufunc, a, attributes["dims"], dtype, None, attributes["keepdim"]))
+                        out = wrap(
+                            called_quietly(state.run_quietly, op.ufunc, a, attributes["dims"], dtype, None, attributes["keepdim"])
+                        )
                     else:
                         out = wrap(_evaluate(op, operands, (a,), attributes))
                     if (
@@ -210,7 +198,7 @@ class EagerInterpreter(Interpreter):
             return op.in_float32(operands, attributes, reduced)
         try:
             if op.is_checked:
-                _check(op, operands, attributes)
+                _check(op, operands, arrays, attributes)
             outs = _evaluate(op, operands, arrays, attributes)
         except AttributeError as error:  # asked of a number, or of None
             if is_foreign(error) or isinstance(error.obj, Tensor | ndarray):
@@ -236,15 +224,14 @@ _MOST_FITTING = 4096
 _fitting: set[Any] = set()
 
 
-def _check(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> None:
+def _check(op: Op, operands: tuple[Any, ...], arrays: Sequence[Any], attributes: Mapping[str, Any]) -> None:
     """Raises what the shape rule raises.  Shapes, dtypes and attributes that it let pass are remembered, unless sizes are symbolic."""
     key = None
     if not shape_of:
         described: list[Any] = [op, *attributes.values()]
-        for x in operands:
-            if isinstance(x, Tensor):
-                array = x._array
-                described += (array.shape, array.dtype)
+        for x in arrays:
+            if type(x) is ndarray:
+                described += (x.shape, x.dtype)
             elif x is None:
                 described.append(None)
             else:
@@ -269,14 +256,14 @@ def _evaluate(op: Op, operands: tuple[Any, ...], arrays: Sequence[Any], attribut
             raise _shape_error(op, operands, attributes, error) from None
     if op.evaluate is op.ufunc or (op.multiplies and is_small(*arrays)):
         try:
-            return _run_quietly(op.ufunc, *arrays)
+            return called_quietly(state.run_quietly, op.ufunc, *arrays)
         except ValueError as error:
             raise _shape_error(op, operands, attributes, error) from None
     if op.reduces and arrays[0].size:
         (a,) = arrays
         if op.rows is not None and (out := reduced_rows(op.rows, a, **attributes)) is not None:
             return out
-        return _run_quietly(op.ufunc, a, attributes["dims"], a.dtype, None, attributes["keepdim"])
+        return called_quietly(state.run_quietly, op.ufunc, a, attributes["dims"], a.dtype, None, attributes["keepdim"])
     inside = copy_context()
     inside.run(write_errors, QUIET)
     before = inside.copy()
@@ -287,16 +274,6 @@ def _evaluate(op: Op, operands: tuple[Any, ...], arrays: Sequence[Any], attribut
     finally:
         if inside != before:
             hand_over(before, inside)
-
-
-def _run_quietly(function: Any, *operands: Any) -> Any:
-    """A function of C's without floating-point warnings."""
-    try:
-        return state.run_quietly(function, *operands)
-    except RuntimeError as error:  # in the middle of another evaluation
-        if not is_refusal(error):
-            raise
-        return quietly(function, *operands)
 
 
 _OWNERS = Owners(
@@ -318,7 +295,7 @@ def _come_closer(op: Op) -> None:
         elif op.loops == CHOICE:
             op.step = choice(_OWNERS)
         else:
-            op.step = step(_OWNERS, op.loops, op.step_dtypes(), op.promotion is not Promotion.BOOL)
+            op.step = step(_OWNERS, op.loops, op.step_dtypes(), op.promotion is not Promotion.BOOL, op.most)
 
 
 def _record_step(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any], out: Tensor) -> None:
@@ -334,7 +311,9 @@ def _record_step(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any
         x, y = operands
         a = x._array if isinstance(x, Tensor) else x
         b = y._array if isinstance(y, Tensor) else y
-        _record_binary(op, operands, a, b, attributes, _NEEDS[a is not x and x._requires_grad, b is not y and y._requires_grad], out)
+        _record_binary(
+            op, operands, a, b, attributes, _NEEDS[a is not x and x._requires_grad, b is not y and y._requires_grad], out
+        )
 
 
 _ONE = (True,)
@@ -491,9 +470,9 @@ def _view(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> T
     if not isinstance(x, Tensor) or (rest and not _PLAIN_POSITIONS.issuperset(map(type, rest))):
         operands = _with_plain_numbers(op, operands)
         rest = operands[1:]
-    if op.is_checked:
-        _check(op, operands, attributes)
     array = x._array
+    if op.is_checked:
+        _check(op, operands, [y._array if isinstance(y, Tensor) else y for y in operands] if rest else (array,), attributes)
     try:
         if rest:
             seen = op.evaluate(array, *[y._array if isinstance(y, Tensor) else y for y in rest], **attributes)

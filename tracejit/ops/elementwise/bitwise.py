@@ -50,9 +50,7 @@ def bitwise_xor(x: Any, y: Any) -> Any:
     return np.bitwise_xor(x, y)
 
 
-@elementwise(
-    lambda b, x: b.bit_not(x), samples=cases((integers(4),), (bools(2, 3).T,), (integers(0, 2),)), loops=np.invert
-)
+@elementwise(lambda b, x: b.bit_not(x), samples=cases((integers(4),), (bools(2, 3).T,), (integers(0, 2),)), loops=np.invert)
 def bitwise_not(x: Any) -> Any:
     """Elementwise complement of bits; logical not of bools.  Raises NotImplementedError for floats."""
     _require_bits("bitwise_not", x)
