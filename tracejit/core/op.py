@@ -220,7 +220,7 @@ class Op:
         self.is_unary = self.effect is Effect.PURE and promotion is Promotion.NONE and not self.is_checked and not self.multiple
         self.writes = self.effect is Effect.IN_PLACE
         self.reduces = kind is Kind.REDUCTION and self.ufunc is not None
-        self.multiplies = kind is Kind.CONTRACTION and self.ufunc is not None
+        self.multiplies = kind in (Kind.CONTRACTION, Kind.COMPOSITE) and self.ufunc is not None
         self.computes = kind in _COMPUTING and "moves" not in traits
         self.keeps_dtype = promotion is not Promotion.NONE
         if self.region is not None and self.region.kind is Kind.VIEW:
