@@ -5,6 +5,9 @@ machine or this Python has none, and NumPy evaluates.  A form says what it compu
 function (`Fused`).  What makes kernels lies above (llvm/eager_kernels.py) and is installed by runtime/program.py; this module
 knows neither LLVM nor any operation.
 
+A step is a built-in function from objects that hold arrays to a new one (cpython/eager_steps.py): `step`, `fused_step`, `choice` and
+`view` are asked for one.  It answers None for what it does not take.
+
 The arrays that a kernel gets are contiguous, aligned and of the right dtypes: it looks at nothing but the addresses of their contents.
 """
 
@@ -54,10 +57,11 @@ Step = Callable[..., Any]
 class Owners:
     """Objects that hold arrays, as far as steps know them.
 
-    kind: their class, or a base of it; new ones are of this class.  array, root, seen, flag: the names of the slots with the array, with
-    the owner that it is a view of (None: no view), with the version of the root's contents that it was last compared with, and with
-    whether an operand asks for more to be done with the result (True or False; True in a result of such operands).  storage: the slot of
-    the root's version, as (slot, class of what is in it, slot of that).  fresh: what is in the other slots of a new one."""
+    kind: their class, or a base of it; new ones are of this class.  array, root, seen, chain, flag: the names of the slots with the array,
+    with the owner that it is a view of (None: no view), with the version of the root's contents that it was last compared with, with the
+    steps from the root to it, and with whether an operand asks for more to be done with the result (True or False; True in a result of
+    such operands).  storage: where the root's version is, as (slot, class of what is in it, slot of that).  fresh: what is in the other
+    slots of a new one.  begun: what is in the slots of a new storage.  make: a new one of an array."""
 
     kind: type
     array: str

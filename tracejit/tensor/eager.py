@@ -254,7 +254,7 @@ _OWNERS = Owners(
 
 def _come_closer(op: Op) -> None:
     """An operation is about to be evaluated that may have a step: make it if there were some before."""
-    op.until_step -= 1
+    op.until_step = max(op.until_step - 1, 0)
     if not op.until_step:
         if _view_of is None:
             _make_view()
@@ -467,7 +467,7 @@ def _linked(x: Tensor, array: Any, step: tuple[Any, ...] | None) -> Tensor:
     """What `view` makes.  Its `_requires_grad` is that of `x`."""
     global _before_views
     if _before_views:
-        _before_views -= 1
+        _before_views = max(_before_views - 1, 0)
         if not _before_views:
             _make_view()
     if x._base is not None:
