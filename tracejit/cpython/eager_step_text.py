@@ -38,17 +38,21 @@ _CALLED: Final = (
 )  # fmt: skip
 
 
+def _word(i: int, name: str) -> str:
+    """%name is word i."""
+    return f"%{name}.at = getelementptr ptr, ptr %words, i64 {i}\n%{name} = load ptr, ptr %{name}.at"
+
+
+def _field(name: str, owner: str, offset: int, kind: str = "ptr") -> str:
+    """%name is what %owner has at an offset."""
+    return f"%{name}.at = getelementptr i8, ptr %{owner}, i64 {offset}\n%{name} = load {kind}, ptr %{name}.at"
+
+
 def view_text(owners: Owners, slots: dict[str, int], version: int, fresh: list[int], begun: list[int]) -> str:
     """LLVM text of the function that eager_steps.make_view makes.  slots: offsets by name.  version: that of a storage.
 
     fresh, begun: offsets of the other slots of a new owner, and of those of a new storage, whose contents are words behind the objects
     that the text speaks of."""
-
-    def word(i: int, name: str) -> str:
-        return f"%{name}.at = getelementptr ptr, ptr %words, i64 {i}\n%{name} = load ptr, ptr %{name}.at"
-
-    def field(name: str, owner: str, offset: int) -> str:
-        return f"%{name}.at = getelementptr i8, ptr %{owner}, i64 {offset}\n%{name} = load ptr, ptr %{name}.at"
 
     def put(value: str, owner: str, offset: int, label: str) -> str:
         return (
@@ -58,7 +62,7 @@ def view_text(owners: Owners, slots: dict[str, int], version: int, fresh: list[i
 
     def filled(owner: str, offsets: list[int], start: int) -> str:
         return "\n".join(
-            f"{word(start + i, f'{owner}{i}')}\n{put(f'%{owner}{i}', owner, offset, f'{owner}{i}')}"
+            f"{_word(start + i, f'{owner}{i}')}\n{put(f'%{owner}{i}', owner, offset, f'{owner}{i}')}"
             for i, offset in enumerate(offsets)
         )
 
@@ -75,22 +79,22 @@ def view_text(owners: Owners, slots: dict[str, int], version: int, fresh: list[i
             f"""
 define ptr @{SYMBOL}(ptr %self, ptr %arguments, i64 %count) nounwind {{
 entry:
-  {field("packed", "self", ITEMS)}
+  {_field("packed", "self", ITEMS)}
   %words = getelementptr i8, ptr %packed, i64 {BYTES}
-  {word(0, "owner")}
-  {word(1, "storages")}
-  {word(2, "none")}
-  {word(4, "nothing")}
+  {_word(0, "owner")}
+  {_word(1, "storages")}
+  {_word(2, "none")}
+  {_word(4, "nothing")}
   %alone = icmp eq i64 %count, 1
   br i1 %alone, label %lone, label %several
 lone:
   %given = load ptr, ptr %arguments
-  {field("class", "given", TYPE)}
-  {word(5, "ndarray")}
+  {_field("class", "given", TYPE)}
+  {_word(5, "ndarray")}
   %usual = icmp eq ptr %class, %ndarray
   br i1 %usual, label %keep, label %convert
 convert:
-  {word(6, "asarray")}
+  {_word(6, "asarray")}
   %converted = call ptr @PyObject_Vectorcall(ptr %asarray, ptr %arguments, i64 1, ptr null)
   %refused = icmp eq ptr %converted, null
   br i1 %refused, label %raise, label %owned
@@ -108,7 +112,7 @@ untake:
 begin.only:
   %only.array = getelementptr i8, ptr %only, i64 {array}
   store ptr %taken, ptr %only.array
-  {word(3, "false")}
+  {_word(3, "false")}
   {put("%false", "only", flag, "only.flag")}
   {put("%none", "only", root, "only.root")}
   {put("%none", "only", storage, "only.storage")}
@@ -116,7 +120,7 @@ begin.only:
   ret ptr %only
 several:
   {argument}
-  {field("kind", "x", TYPE)}
+  {_field("kind", "x", TYPE)}
   %exact = icmp eq ptr %kind, %owner
   br i1 %exact, label %start, label %derived
 derived:
@@ -128,7 +132,7 @@ start:
   %failed = icmp eq ptr %made, null
   br i1 %failed, label %raise, label %look
 look:
-  {field("known", "x", storage)}
+  {_field("known", "x", storage)}
   %lacks = icmp eq ptr %known, %none
   br i1 %lacks, label %begin, label %there
 begin:
@@ -137,7 +141,7 @@ begin:
   br i1 %unmade, label %drop, label %begun
 begun:
   {filled("new", begun, BEHIND + len(fresh))}
-  {field("now", "x", storage)}
+  {_field("now", "x", storage)}
   %still = icmp eq ptr %now, %none
   br i1 %still, label %take, label %leave
 leave:
@@ -148,15 +152,15 @@ take:
   call void @decref(ptr %none)
   br label %there
 there:
-  {field("stored", "x", storage)}
-  {field("flag", "x", flag)}
-  {field("root", "x", root)}
-  {field("version", "stored", version)}
+  {_field("stored", "x", storage)}
+  {_field("flag", "x", flag)}
+  {_field("root", "x", root)}
+  {_field("version", "stored", version)}
   %is.root = icmp eq ptr %root, %none
   br i1 %is.root, label %fill, label %compare
 compare:
-  {field("seen", "x", slots[owners.seen])}
-  {field("links", "x", slots[owners.chain])}
+  {_field("seen", "x", slots[owners.seen])}
+  {_field("links", "x", slots[owners.chain])}
   %current = icmp eq ptr %seen, %version
   %linked = icmp ne ptr %links, null
   %usable = and i1 %current, %linked
@@ -185,7 +189,7 @@ chain:
   %step.at = getelementptr ptr, ptr %arguments, i64 2
   %step = load ptr, ptr %step.at
   call void @incref(ptr %previous)
-  {field("old.size", "previous", SIZE).replace("load ptr", "load i64")}
+  {_field("old.size", "previous", SIZE, "i64")}
   %size = add i64 %old.size, 1
   %row = call ptr @PyTuple_New(i64 %size)
   %no.row = icmp eq ptr %row, null
@@ -230,35 +234,17 @@ raise:
     )
 
 
-def step_text(
-    tensors: int, numbers: int | None, offsets: dict[str, int], version: int, owners: Owners, fresh: list[tuple[int, int]]
-) -> str:
-    """LLVM text of a step, in CPython's fast calling convention.  numbers: of so many tensors of one shape, then so many numbers, which are
-    handed on as float64; None: of one operand or two, of which one may be a number or have one element.  Of three the first is the
-    condition by which `choose` takes elements of the others.
-
-    offsets: of slots by name.  version: the slot of a storage that has its version.  fresh: offsets of other slots, and which of the fresh
-    values is in each."""
-    row_major, count = _ROW_MAJOR | ALIGNED, tensors + (numbers or 0)
-    chooses = numbers is None and tensors == 3
-    first = 1 if chooses else 0  # of the operands that are computed with
-    array, root, seen, flag, storage = (
-        offsets[n] for n in (owners.array, owners.root, owners.seen, owners.flag, owners.storage[0])
-    )
-
-    def word(i: int, name: str) -> str:
-        return f"%{name}.at = getelementptr ptr, ptr %words, i64 {i}\n%{name} = load ptr, ptr %{name}.at"
-
-    def field(name: str, owner: str, offset: int, kind: str = "ptr") -> str:
-        return f"%{name}.at = getelementptr i8, ptr %{owner}, i64 {offset}\n%{name} = load {kind}, ptr %{name}.at"
-
-    helpers = f"""
+def _helpers(array: int, root: int, seen: int, storage: int, version: int, rows: int) -> str:
+    """What steps call: `array_of` an operand, null where it has none that a step takes; `row_of` a dtype, likewise; whether a number was
+    `converted` for a row; whether two arrays have the `same_shape`.  rows: the word with how many rows follow."""
+    row_major = _ROW_MAJOR | ALIGNED
+    return f"""
 define internal ptr @array_of(ptr %x, ptr %words) nounwind {{
 entry:
-  {word(0, "owner")}
-  {word(1, "ndarray")}
-  {word(2, "none")}
-  {field("kind", "x", TYPE)}
+  {_word(0, "owner")}
+  {_word(1, "ndarray")}
+  {_word(2, "none")}
+  {_field("kind", "x", TYPE)}
   %exact = icmp eq ptr %kind, %owner
   br i1 %exact, label %fits, label %derived
 derived:
@@ -266,29 +252,29 @@ derived:
   %other = icmp eq i32 %is, 0
   br i1 %other, label %no, label %fits
 fits:
-  {field("root", "x", root)}
+  {_field("root", "x", root)}
   %plain = icmp eq ptr %root, %none
   br i1 %plain, label %own, label %view
 view:
   %unset = icmp eq ptr %root, null
   br i1 %unset, label %no, label %rooted
 rooted:
-  {field("storage", "root", storage)}
+  {_field("storage", "root", storage)}
   %lost = icmp eq ptr %storage, %none
   br i1 %lost, label %no, label %stored
 stored:
-  {field("version", "storage", version)}
-  {field("seen", "x", seen)}
+  {_field("version", "storage", version)}
+  {_field("seen", "x", seen)}
   %current = icmp eq ptr %version, %seen
   br i1 %current, label %own, label %no
 own:
-  {field("array", "x", array)}
+  {_field("array", "x", array)}
   %empty = icmp eq ptr %array, null
   br i1 %empty, label %no, label %full
 full:
-  {field("class", "array", TYPE)}
+  {_field("class", "array", TYPE)}
   %usual = icmp eq ptr %class, %ndarray
-  {field("flags", "array", FLAGS, "i32")}
+  {_field("flags", "array", FLAGS, "i32")}
   %kept = and i32 %flags, {row_major}
   %neat = icmp eq i32 %kept, {row_major}
   %good = and i1 %usual, %neat
@@ -300,7 +286,7 @@ no:
 }}
 define internal ptr @row_of(ptr %words, ptr %dtype) nounwind {{
 entry:
-  %count.at = getelementptr i64, ptr %words, i64 {OBJECTS + len(fresh)}
+  %count.at = getelementptr i64, ptr %words, i64 {rows}
   %count = load i64, ptr %count.at
   br label %loop
 loop:
@@ -309,7 +295,7 @@ loop:
   br i1 %inside, label %look, label %no
 look:
   %step = mul i64 %i, {ROW}
-  %start = add i64 %step, {OBJECTS + len(fresh) + 1}
+  %start = add i64 %step, {rows + 1}
   %row = getelementptr i64, ptr %words, i64 %start
   %known = load ptr, ptr %row
   %same = icmp eq ptr %known, %dtype
@@ -324,18 +310,18 @@ no:
 }}
 define internal i1 @converted(ptr %x, ptr %words, ptr %row, ptr %to) nounwind {{
 entry:
-  {word(5, "float")}
-  {word(6, "int")}
+  {_word(5, "float")}
+  {_word(6, "int")}
   %kind.word = getelementptr i64, ptr %row, i64 4
   %kind = load i64, ptr %kind.word
   %refused = icmp eq i64 %kind, {NO_NUMBERS}
   br i1 %refused, label %no, label %taken
 taken:
-  {field("type", "x", TYPE)}
+  {_field("type", "x", TYPE)}
   %is.float = icmp eq ptr %type, %float
   br i1 %is.float, label %real, label %whole
 real:
-  {field("number", "x", NUMBER, "double")}
+  {_field("number", "x", NUMBER, "double")}
   %to.integers = icmp eq i64 %kind, {INT64}
   br i1 %to.integers, label %no, label %round
 whole:
@@ -377,13 +363,13 @@ no:
 }}
 define internal i1 @same_shape(ptr %a, ptr %b) nounwind {{
 entry:
-  {field("n", "a", ND, "i32")}
-  {field("m", "b", ND, "i32")}
+  {_field("n", "a", ND, "i32")}
+  {_field("m", "b", ND, "i32")}
   %alike = icmp eq i32 %n, %m
   br i1 %alike, label %begin, label %no
 begin:
-  {field("p", "a", DIMENSIONS)}
-  {field("q", "b", DIMENSIONS)}
+  {_field("p", "a", DIMENSIONS)}
+  {_field("q", "b", DIMENSIONS)}
   br label %loop
 loop:
   %i = phi i32 [ 0, %begin ], [ %next, %more ]
@@ -404,81 +390,81 @@ yes:
 no:
   ret i1 false
 }}"""
-    operands = "\n".join(
-        f"%x{i}.at = getelementptr ptr, ptr %arguments, i64 {i}\n%x{i} = load ptr, ptr %x{i}.at" for i in range(count)
-    )
-    fields = "\n".join(
-        [
-            f"%fresh{i}.at = getelementptr ptr, ptr %words, i64 {OBJECTS + i}\n%fresh{i} = load ptr, ptr %fresh{i}.at\n"
-            f"call void @incref(ptr %fresh{i})\n%slot{i} = getelementptr i8, ptr %made, i64 {offset}\nstore ptr %fresh{i}, ptr %slot{i}"
-            for offset, i in fresh
-        ]
-    )
-    sources = [f"a{i}" for i in range(tensors - first)]
-    if numbers is not None:
-        parts = ["br label %tensor0"]
-        for i, source in enumerate(sources):
-            parts += [
-                f"tensor{i}:",
-                f"%{source} = call ptr @array_of(ptr %x{i}, ptr %words)",
-                f"%absent{i} = icmp eq ptr %{source}, null",
-                f"br i1 %absent{i}, label %no, label %found{i}",
-                f"found{i}:",
-                field(f"dtype{i}", source, DESCR),
-                field(f"data{i}", source, DATA),
-                f"%place{i} = getelementptr ptr, ptr %places, i64 {i}",
-                f"store ptr %data{i}, ptr %place{i}",
-            ]
-            if i == 0:
-                parts += [
-                    "%row = call ptr @row_of(ptr %words, ptr %dtype0)",
-                    "%unknown = icmp eq ptr %row, null",
-                    "br i1 %unknown, label %no, label %known",
-                    "known:",
-                ]
-            else:
-                parts += [
-                    f"%alike{i} = icmp eq ptr %dtype0, %dtype{i}",
-                    f"br i1 %alike{i}, label %shape{i}, label %no",
-                    f"shape{i}:",
-                    f"%equal{i} = call i1 @same_shape(ptr %a0, ptr %{source})",
-                    f"br i1 %equal{i}, label %next{i}, label %no",
-                    f"next{i}:",
-                ]
-            parts.append(f"br label %{f'tensor{i + 1}' if i + 1 < tensors else 'number0'}")
-        for j in range(numbers):
-            parts += [
-                f"number{j}:",
-                f"%buffer{j} = getelementptr i64, ptr %number, i64 {j}",
-                f"%fine{j} = call i1 @converted(ptr %x{tensors + j}, ptr %words, ptr %row, ptr %buffer{j})",
-                f"%place{tensors + j} = getelementptr ptr, ptr %places, i64 {tensors + j}",
-                f"store ptr %buffer{j}, ptr %place{tensors + j}",
-                f"br i1 %fine{j}, label %number{j + 1}, label %no",
-            ]
-        parts += [f"number{numbers}:", "br label %run", "run:", "%shaped = select i1 true, ptr %a0, ptr %a0"]
+
+
+def _several(tensors: int, numbers: int) -> str:
+    """Tensors of one dtype and shape, then numbers."""
+    parts = ["br label %tensor0"]
+    for i, source in enumerate(f"a{k}" for k in range(tensors)):
         parts += [
-            f"%spread{i}.at = getelementptr i64, ptr %spread, i64 {i}\nstore i64 {int(i < tensors)}, ptr %spread{i}.at"
-            for i in range(count)
+            f"tensor{i}:",
+            f"%{source} = call ptr @array_of(ptr %x{i}, ptr %words)",
+            f"%absent{i} = icmp eq ptr %{source}, null",
+            f"br i1 %absent{i}, label %no, label %found{i}",
+            f"found{i}:",
+            _field(f"dtype{i}", source, DESCR),
+            _field(f"data{i}", source, DATA),
+            f"%place{i} = getelementptr ptr, ptr %places, i64 {i}",
+            f"store ptr %data{i}, ptr %place{i}",
         ]
-        chosen = "\n".join(parts)
-    elif count == 1:
-        chosen = f"""
+        if i == 0:
+            parts += [
+                "%row = call ptr @row_of(ptr %words, ptr %dtype0)",
+                "%unknown = icmp eq ptr %row, null",
+                "br i1 %unknown, label %no, label %known",
+                "known:",
+            ]
+        else:
+            parts += [
+                f"%alike{i} = icmp eq ptr %dtype0, %dtype{i}",
+                f"br i1 %alike{i}, label %shape{i}, label %no",
+                f"shape{i}:",
+                f"%equal{i} = call i1 @same_shape(ptr %a0, ptr %{source})",
+                f"br i1 %equal{i}, label %next{i}, label %no",
+                f"next{i}:",
+            ]
+        parts.append(f"br label %{f'tensor{i + 1}' if i + 1 < tensors else 'number0'}")
+    for j in range(numbers):
+        parts += [
+            f"number{j}:",
+            f"%buffer{j} = getelementptr i64, ptr %number, i64 {j}",
+            f"%fine{j} = call i1 @converted(ptr %x{tensors + j}, ptr %words, ptr %row, ptr %buffer{j})",
+            f"%place{tensors + j} = getelementptr ptr, ptr %places, i64 {tensors + j}",
+            f"store ptr %buffer{j}, ptr %place{tensors + j}",
+            f"br i1 %fine{j}, label %number{j + 1}, label %no",
+        ]
+    parts += [f"number{numbers}:", "br label %run", "run:", "%shaped = select i1 true, ptr %a0, ptr %a0"]
+    parts += [
+        f"%spread{i}.at = getelementptr i64, ptr %spread, i64 {i}\nstore i64 {int(i < tensors)}, ptr %spread{i}.at"
+        for i in range(tensors + numbers)
+    ]
+    return "\n".join([*parts, "br label %ready"])
+
+
+def _one() -> str:
+    """One tensor."""
+    return f"""
   %a0 = call ptr @array_of(ptr %x0, ptr %words)
   %absent = icmp eq ptr %a0, null
   br i1 %absent, label %no, label %found
 found:
-  {field("dtype", "a0", DESCR)}
+  {_field("dtype", "a0", DESCR)}
   %row = call ptr @row_of(ptr %words, ptr %dtype)
   %unknown = icmp eq ptr %row, null
   br i1 %unknown, label %no, label %run
 run:
-  {field("data", "a0", DATA)}
+  {_field("data", "a0", DATA)}
   store ptr %data, ptr %places
   %shaped = select i1 true, ptr %a0, ptr %a0
   store i64 1, ptr %spread
+  br label %ready
 """
-    else:
-        chosen = f"""
+
+
+def _pair(first: int) -> str:
+    """The operands `first` and the next one: two tensors of one dtype, of one shape or one of them without dimensions; or one and a
+    number."""
+    return f"""
   %a0 = call ptr @array_of(ptr %x{first}, ptr %words)
   %a1 = call ptr @array_of(ptr %x{first + 1}, ptr %words)
   %p.absent = icmp eq ptr %a0, null
@@ -487,7 +473,7 @@ run:
   %absent = icmp eq ptr %first, null
   br i1 %absent, label %no, label %found
 found:
-  {field("dtype", "first", DESCR)}
+  {_field("dtype", "first", DESCR)}
   %row = call ptr @row_of(ptr %words, ptr %dtype)
   %unknown = icmp eq ptr %row, null
   br i1 %unknown, label %no, label %kinds
@@ -497,7 +483,7 @@ second:
   br i1 %q.absent, label %number.last, label %both
 number.first:
   %fine0 = call i1 @converted(ptr %x{first}, ptr %words, ptr %row, ptr %number)
-  {field("q.alone", "a1", DATA)}
+  {_field("q.alone", "a1", DATA)}
   store ptr %number, ptr %places
   store ptr %q.alone, ptr %places1
   store i64 0, ptr %spread
@@ -505,16 +491,16 @@ number.first:
   br i1 %fine0, label %run, label %no
 number.last:
   %fine1 = call i1 @converted(ptr %x{first + 1}, ptr %words, ptr %row, ptr %number)
-  {field("p.alone", "a0", DATA)}
+  {_field("p.alone", "a0", DATA)}
   store ptr %p.alone, ptr %places
   store ptr %number, ptr %places1
   store i64 1, ptr %spread
   store i64 0, ptr %spread1
   br i1 %fine1, label %run, label %no
 both:
-  {field("q.dtype", "a1", DESCR)}
-  {field("p.data", "a0", DATA)}
-  {field("q.data", "a1", DATA)}
+  {_field("q.dtype", "a1", DESCR)}
+  {_field("p.data", "a0", DATA)}
+  {_field("q.data", "a1", DATA)}
   store ptr %p.data, ptr %places
   store ptr %q.data, ptr %places1
   %one.dtype = icmp eq ptr %dtype, %q.dtype
@@ -527,8 +513,8 @@ even:
   store i64 1, ptr %spread1
   br label %run
 uneven:
-  {field("p.nd", "a0", ND, "i32")}
-  {field("q.nd", "a1", ND, "i32")}
+  {_field("p.nd", "a0", ND, "i32")}
+  {_field("q.nd", "a1", ND, "i32")}
   %q.single = icmp eq i32 %q.nd, 0
   br i1 %q.single, label %one.last, label %maybe
 one.last:
@@ -545,26 +531,62 @@ one.first:
 run:
   %shaped = phi ptr [ %a1, %number.first ], [ %a0, %number.last ], [ %a0, %even ], [ %a0, %one.last ], [ %a1, %one.first ]
 """
-    if chooses:
-        chosen += f"""
+
+
+def _condition(bools: int) -> str:
+    """Operand 0: a condition of the shape of the result.  bools: the word with its dtype."""
+    return f"""
   %condition = call ptr @array_of(ptr %x0, ptr %words)
   %no.condition = icmp eq ptr %condition, null
   br i1 %no.condition, label %no, label %conditional
 conditional:
-  {field("condition.dtype", "condition", DESCR)}
-  {word(OBJECTS + len(fresh) + 1, "bools")}
+  {_field("condition.dtype", "condition", DESCR)}
+  {_word(bools, "bools")}
   %truth = icmp eq ptr %condition.dtype, %bools
   %laid.out = call i1 @same_shape(ptr %condition, ptr %shaped)
   %decides = and i1 %truth, %laid.out
-  {field("condition.data", "condition", DATA)}
+  {_field("condition.data", "condition", DATA)}
   %place2 = getelementptr ptr, ptr %places, i64 2
   store ptr %condition.data, ptr %place2
   %spread2 = getelementptr i64, ptr %spread, i64 2
   store i64 0, ptr %spread2
   br i1 %decides, label %ready, label %no
 """
+
+
+def step_text(
+    tensors: int, numbers: int | None, offsets: dict[str, int], version: int, owners: Owners, fresh: list[tuple[int, int]]
+) -> str:
+    """LLVM text of a step, in CPython's fast calling convention.  numbers: of so many tensors of one shape, then so many numbers, which are
+    handed on as float64; None: of one operand or two, of which one may be a number or have one element.  Of three the first is the
+    condition by which `choose` takes elements of the others.
+
+    offsets: of slots by name.  version: the slot of a storage that has its version.  fresh: offsets of other slots, and which of the fresh
+    values is in each."""
+    count = tensors + (numbers or 0)
+    chooses = numbers is None and tensors == 3
+    first = 1 if chooses else 0  # of the operands that are computed with
+    array, root, seen, flag, storage = (
+        offsets[n] for n in (owners.array, owners.root, owners.seen, owners.flag, owners.storage[0])
+    )
+
+    operands = "\n".join(
+        f"%x{i}.at = getelementptr ptr, ptr %arguments, i64 {i}\n%x{i} = load ptr, ptr %x{i}.at" for i in range(count)
+    )
+    fields = "\n".join(
+        [
+            f"%fresh{i}.at = getelementptr ptr, ptr %words, i64 {OBJECTS + i}\n%fresh{i} = load ptr, ptr %fresh{i}.at\n"
+            f"call void @incref(ptr %fresh{i})\n%slot{i} = getelementptr i8, ptr %made, i64 {offset}\nstore ptr %fresh{i}, ptr %slot{i}"
+            for offset, i in fresh
+        ]
+    )
+    sources = [f"a{i}" for i in range(tensors - first)]
+    if numbers is not None:
+        chosen = _several(tensors, numbers)
+    elif count == 1:
+        chosen = _one()
     else:
-        chosen += "\nbr label %ready"
+        chosen = _pair(first) + (_condition(OBJECTS + len(fresh) + 1) if chooses else "br label %ready")
     kept = "\n".join(f"call void @keep(ptr %{name})" for name in sources)
     let_go = "\n".join(f"call void @let_go(ptr %{name})" for name in sources)
     strides = "\n".join(
@@ -604,7 +626,7 @@ define internal i1 @flagged(ptr %x, ptr %array, ptr %true) nounwind {{
   %number = icmp eq ptr %array, null
   br i1 %number, label %no, label %owner
 owner:
-  {field("flag", "x", flag)}
+  {_field("flag", "x", flag)}
   %is = icmp eq ptr %flag, %true
   ret i1 %is
 no:
@@ -619,19 +641,19 @@ entry:
   %strides = alloca [{count + 1} x i64]
   %size = alloca i64
   %number = alloca [{count + 1} x i64]
-  {field("packed", "self", ITEMS)}
+  {_field("packed", "self", ITEMS)}
   %words = getelementptr i8, ptr %packed, i64 {BYTES}
-  {word(2, "none")}
-  {word(3, "true")}
-  {word(4, "false")}
+  {_word(2, "none")}
+  {_word(3, "true")}
+  {_word(4, "false")}
   %fits = icmp eq i64 %count, {count}
   br i1 %fits, label %begin, label %no
 begin:
   {operands}
   {chosen}
 ready:
-  {field("nd", "shaped", ND, "i32")}
-  {field("dims", "shaped", DIMENSIONS)}
+  {_field("nd", "shaped", ND, "i32")}
+  {_field("dims", "shaped", DIMENSIONS)}
   %dtype.at.row = getelementptr ptr, ptr %row, i64 1
   %result.dtype = load ptr, ptr %dtype.at.row
   %function.at = getelementptr ptr, ptr %row, i64 2
@@ -668,12 +690,12 @@ measured:
   br i1 %outside, label %no, label %enough
 enough:
   call void @incref(ptr %result.dtype)
-  {word(1, "ndarray")}
+  {_word(1, "ndarray")}
   %new = call ptr @tracejit_new_array(ptr %ndarray, ptr %result.dtype, i32 %nd, ptr %dims, ptr null, ptr null, i32 0, ptr null)
   %failed = icmp eq ptr %new, null
   br i1 %failed, label %raise, label %made.array
 made.array:
-  {field("new.data", "new", DATA)}
+  {_field("new.data", "new", DATA)}
   %last.place = getelementptr ptr, ptr %places, i64 {count}
   store ptr %new.data, ptr %last.place
   store i64 %total, ptr %size
@@ -701,8 +723,8 @@ wrap:
   {flags}
   {join}
   %mark = select i1 {either}, ptr %true, ptr %false
-  {word(0, "owner")}
-  {word(7, "nothing")}
+  {_word(0, "owner")}
+  {_word(7, "nothing")}
   %made = call ptr @tracejit_new_object(ptr %owner, ptr %nothing, ptr null)
   %unmade = icmp eq ptr %made, null
   br i1 %unmade, label %drop, label %fill
@@ -724,6 +746,7 @@ raise:
   ret ptr null
 }}
 """
+    helpers = _helpers(array, root, seen, storage, version, OBJECTS + len(fresh))
     return "\n".join([*map(c_api.declaration, _CALLED), counting(), helpers, *([_choose_text()] if chooses else []), body])
 
 
