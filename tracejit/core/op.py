@@ -112,6 +112,7 @@ REGISTRY: dict[str, Op] = {}
 _ARRAYS = (np.ndarray, np.generic)
 _F32 = np.dtype(np.float32)
 BEFORE_STEP = 32  # a step takes a millisecond to make
+_MOST_TRUTHS = 1 << 12  # elements: more of them are faster converted to bools first
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -214,6 +215,8 @@ class Op:
         self.is_ufunc = self.is_plain and promotion is Promotion.COMMON and self.ufunc is not None
         if self.is_plain or promotion is Promotion.BOOL:
             self.loops = self.loops or self.ufunc
+        if promotion is Promotion.BOOL:
+            self.most = _MOST_TRUTHS
         self.until_step = BEFORE_STEP if isinstance(self.loops, np.ufunc | str) or (kind is Kind.COMPOSITE and self.loops) else 0
         self.is_view = self.effect is Effect.VIEW
         self.is_choice = "condition first" in traits
