@@ -12,7 +12,7 @@ finalizer then takes from under it what it reads.
 
 A function of C's, in which no such code runs (but, before Python 3.12, what a garbage collection calls), can be called in a context
 that is kept, and so has the variables that it was made with: `run_quietly` of a thread, 0.1 us.  A context cannot be entered twice: where
-that is tried, RuntimeError says so before anything has happened (`is_refusal`), and the first way is left."""
+that is tried, RuntimeError says so before anything has happened (`is_refusal`), and the first way is left (`called_quietly`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from typing import Any, Final
 
 import numpy as np
 
-__all__ = ["QUIET", "hand_over", "is_refusal", "quiet_runner", "quietly", "read_errors", "with_errors", "write_errors"]
+__all__ = [
+    "QUIET", "called_quietly", "hand_over", "is_refusal", "quiet_runner", "quietly", "read_errors", "with_errors", "write_errors",
+]  # fmt: skip
 
 
 def _error_state() -> tuple[ContextVar[Any], Any]:
@@ -77,6 +79,17 @@ def quiet_runner() -> Callable[..., Any]:
     context = copy_context()
     context.run(write_errors, QUIET)
     return context.run
+
+
+def called_quietly(run_quietly: Callable[..., Any], function: Any, /, *operands: Any) -> Any:
+    """A function of C's without floating-point warnings, by the `run_quietly` of the thread, or as code of Python's in the middle of
+    another call."""
+    try:
+        return run_quietly(function, *operands)
+    except RuntimeError as error:
+        if not is_refusal(error):
+            raise
+        return quietly(function, *operands)
 
 
 def is_refusal(error: RuntimeError) -> bool:

@@ -46,6 +46,10 @@ class Interpreter:
     def bind(self, op: Any, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
         raise NotImplementedError(type(self).__name__)
 
+    def stepped(self, op: Any, operands: tuple[Any, ...]) -> Any:
+        """`bind` by the step of an operation without attributes (tensor/eager.py); None where that does not take these operands."""
+        return None
+
     def read_grad(self, tensor: Any) -> Any:
         """`tensor.grad` is read."""
         return tensor._grad

@@ -38,7 +38,7 @@ from tracejit.core.dtypes import DType, float32, from_numpy_dtype
 from tracejit.core.interpreter import Abstract, state
 from tracejit.core.numbers import NUMBERS
 
-__all__ = ["REGISTRY", "Effect", "Kind", "Op", "Promotion", "VjpContext"]
+__all__ = ["BEFORE_STEP", "REGISTRY", "Effect", "Kind", "Op", "Promotion", "VjpContext"]
 
 
 class Kind(enum.Enum):
@@ -114,6 +114,8 @@ Rule = Callable[..., Any]
 REGISTRY: dict[str, Op] = {}
 _ARRAYS = (np.ndarray, np.generic)
 _F32 = np.dtype(np.float32)
+BEFORE_STEP = 32  # a step takes a millisecond to make
+_MOST_TRUTHS = 1 << 12  # elements: more of them are faster converted to bools first
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -162,6 +164,8 @@ class Op:
     ufunc: Rule | None = (
         None  # a function of C's that does the same on operands of float32, float64 or int64; of a reduction, the `reduce` of one
     )
+    loops: Any = None  # a ufunc whose loops do the same, where it has some for the dtype; or a Fused or CHOICE of core/kernels.py
+    most: int | None = None  # elements up to which `loops` does so
     rows: str | None = None  # of a reduction: the form of the kernel that evaluates it on rows of large arrays (core/kernels.py)
     expansion: Rule | None = None
     lowering: Rule | None = None
@@ -180,6 +184,8 @@ class Op:
     vjp_rule: Rule | None = field(default=None, init=False)
     saves: tuple[str, ...] = field(default=(), init=False)
     saved_plans: dict[tuple[bool, ...], tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict, init=False)
+    step: Callable[..., Any] | None = field(default=None, init=False)  # what eager mode tries first: tensor/eager.py
+    until_step: int = field(default=0, init=False)  # how many evaluations there are before it is made, 0 for never
     is_checked: bool = field(init=False)
     may_exit: bool = field(
         init=False
@@ -212,17 +218,28 @@ class Op:
         promoted = kind is Kind.ELEMENTWISE and promotion in (Promotion.COMMON, Promotion.FLOAT)
         self.is_plain = promoted and not self.multiple and "condition first" not in traits
         self.is_ufunc = self.is_plain and promotion is Promotion.COMMON and self.ufunc is not None
+        if self.is_plain or promotion is Promotion.BOOL:
+            self.loops = self.loops or self.ufunc
+        if promotion is Promotion.BOOL:
+            self.most = _MOST_TRUTHS
+        self.until_step = BEFORE_STEP if isinstance(self.loops, np.ufunc | str) or (kind is Kind.COMPOSITE and self.loops) else 0
         self.is_view = self.effect is Effect.VIEW
         self.is_choice = "condition first" in traits
         self.is_unary = self.effect is Effect.PURE and promotion is Promotion.NONE and not self.is_checked and not self.multiple
         self.writes = self.effect is Effect.IN_PLACE
         self.reduces = kind is Kind.REDUCTION and self.ufunc is not None
-        self.multiplies = kind is Kind.CONTRACTION and self.ufunc is not None
+        self.multiplies = kind in (Kind.CONTRACTION, Kind.COMPOSITE) and self.ufunc is not None
         self.computes = kind in _COMPUTING and "moves" not in traits
         self.keeps_dtype = promotion is not Promotion.NONE
         if self.region is not None and self.region.kind is Kind.VIEW:
             self.region.scatter = self
         REGISTRY[self.name] = self
+
+    def step_dtypes(self) -> list[Any]:
+        """The dtypes of NumPy's on whose elements `loops` does what the primitive means, without promotion, if it has a loop for them."""
+        takes_all = self.promotion is Promotion.BOOL or (self.promotion is Promotion.COMMON and self.loops is not self.ufunc)
+        names = ("float32", "float64", *(("int64",) if takes_all or self.is_ufunc else ()), *(("bool",) if takes_all else ()))
+        return [np.dtype(name) for name in names]
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"

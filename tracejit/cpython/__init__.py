@@ -5,7 +5,7 @@ use.
 Facts: layouts.py (a table with a row for each version), c_api.py, arrays.py.  Machine code: functions.py and expressions.py
 (replay as machine code), frame_check.py (a program's check of its arrays), dispatcher.py and size_table.py (from a call to its
 entry), words.py and watchers.py (words of memory that show whether objects have changed), call_hook.py (frames that run while a
-call is recorded).
+call is recorded), eager_steps.py (elementwise operations and views of eager mode).
 
 Must not know: what a program computes, what an entry guards, the class Tensor (callers say which classes have slots that
 matter).

@@ -19,9 +19,20 @@ _CALLED: Final = (
 
 def entry_text(symbol: str, function: str, pointers: int, integers: int, loops: int) -> str:
     """LLVM text of `symbol`, in CPython's fast calling convention: it calls `i64 @function(ptr, ..., i64, ...)` of as many pointers and
-    integers, of which the first `loops` multiply to the iterations that it does, and returns what that returns."""
+    integers, of which the first `loops` multiply to the iterations that it does, and returns what that returns.  Called without
+    arguments it returns the address of the same function of elements as a loop of NumPy's: see `_loop_text`."""
     count = pointers + integers
-    lines = [f"%few = icmp ne i64 %count, {count}", "br i1 %few, label %bad, label %convert", "convert:"]
+    lines = [
+        "%asks = icmp eq i64 %count, 0",
+        "br i1 %asks, label %tell, label %look",
+        "tell:",
+        "%address = call ptr @PyLong_FromLongLong(i64 ptrtoint (ptr @loop to i64))",
+        "ret ptr %address",
+        "look:",
+        f"%few = icmp ne i64 %count, {count}",
+        "br i1 %few, label %bad, label %convert",
+        "convert:",
+    ]
     for i in range(count):
         lines += [f"%offset{i} = getelementptr ptr, ptr %arguments, i64 {i}", f"%object{i} = load ptr, ptr %offset{i}"]
     for i in range(pointers):
@@ -69,9 +80,31 @@ def entry_text(symbol: str, function: str, pointers: int, integers: int, loops: 
     return "\n".join(
         [
             *map(c_api.declaration, _CALLED),
+            _loop_text(function, pointers, integers),
             f"define ptr @{symbol}(ptr %self, ptr %arguments, i64 %count) nounwind {{",
             "entry:",
             *lines,
+            "}",
+        ]
+    )
+
+
+def _loop_text(function: str, pointers: int, integers: int) -> str:
+    """LLVM text of `loop`, which is called as NumPy calls a loop of a ufunc, with arrays that are contiguous: the operands, then the
+    result, which is the first pointer of the function; each integer is how many elements there are."""
+    lines = []
+    for i in range(pointers):
+        place = pointers - 1 if i == 0 else i - 1
+        lines += [f"%at{i} = getelementptr ptr, ptr %places, i64 {place}", f"%a{i} = load ptr, ptr %at{i}"]
+    operands = ", ".join([*(f"ptr %a{i}" for i in range(pointers)), *["i64 %n"] * integers])
+    return "\n".join(
+        [
+            "define internal void @loop(ptr %places, ptr %sizes, ptr %strides, ptr %parameters) nounwind {",
+            "entry:",
+            "%n = load i64, ptr %sizes",
+            *lines,
+            f"%status = call i64 @{function}({operands})",
+            "ret void",
             "}",
         ]
     )

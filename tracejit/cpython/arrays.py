@@ -17,7 +17,7 @@ from tracejit.cpython.builtin_functions import ONE
 from tracejit.cpython.memory_reads import CheckedMemory, Unreadable
 
 __all__ = [
-    "ALIGNED", "BYTES", "DATA", "DESCR", "DIMENSIONS", "FLAGS", "ND", "STRIDES", "TUPLE_ITEMS", "WRITEABLE", "unknown_layout",
+    "ALIGNED", "BYTES", "DATA", "DESCR", "DIMENSIONS", "FLAGS", "HEADER", "ND", "STRIDES", "TUPLE_ITEMS", "WRITEABLE", "unknown_layout",
 ]  # fmt: skip
 
 HEADER: Final = object.__basicsize__  # PyObject_HEAD: 16 bytes, more in some builds

@@ -111,6 +111,7 @@ FUNCTIONS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "PySlice_New": ("ptr", ("ptr", "ptr", "ptr")),
     "PyThreadState_Get": ("ptr", ()),
     "PyTuple_New": ("ptr", ("i64",)),
+    "PyType_IsSubtype": ("i32", ("ptr", "ptr")),
     "Py_DecRef": ("void", ("ptr",)),
     "Py_IncRef": ("void", ("ptr",)),
     "_PyInterpreterState_GetEvalFrameFunc": ("ptr", ("ptr",)),

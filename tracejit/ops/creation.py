@@ -10,6 +10,8 @@ import numpy as np
 from tracejit.core.array_constant import ArrayConstant
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import DType, bool_, converted, float32, float64, from_numpy_dtype, int64
+from tracejit.core.floating import called_quietly, quietly
+from tracejit.core.interpreter import state
 from tracejit.core.numbers import NUMBERS, PLAIN
 from tracejit.core.op import Kind
 from tracejit.ops.declare import custom, require_numbers
@@ -27,7 +29,7 @@ def _full_rule(value: Any, shape: tuple[int, ...], dtype: DType) -> Aval:
     Kind.CREATION,
     _full_rule,
     element=lambda b, at, value, shape, dtype: b.number(value, dtype),
-    traits=("uniform",),
+    traits=("uniform", "quiet"),
     samples=cases(
         (1.5, {"shape": (2, 3), "dtype": float32}), (2, {"shape": (), "dtype": int64}), (True, {"shape": (0, 2), "dtype": bool_})
     ),
@@ -38,9 +40,9 @@ def full(value: Any, shape: tuple[int, ...], dtype: DType) -> Any:
         return np.zeros(shape, dtype.numpy)
     if dtype is float32 or dtype is float64:
         out = np.empty(shape, dtype.numpy)
-        out.fill(value)
+        called_quietly(state.run_quietly, out.fill, value)
         return out
-    return np.full(shape, np.float32(value) if dtype.is_reduced else value, dtype.numpy)
+    return quietly(np.full, shape, quietly(np.float32, value) if dtype.is_reduced else value, dtype.numpy)
 
 
 @full.vjp()
@@ -82,14 +84,14 @@ def _arange_element(b: Any, at: Any, start: Any, step: Any, length: int, dtype: 
         (0.5, 0.25, {"length": 3, "dtype": float32}),
         (2, -1, {"length": 0, "dtype": float64}),
     ),
-    traits=("not differentiable",),
+    traits=("not differentiable", "quiet"),
 )
 def arange(start: Any, step: Any, length: int, dtype: DType) -> Any:
     """start + i * step for i in range(length), computed in float64 (int64 for integers) and rounded once to `dtype`."""
     counted = np.arange(length)
     if not (type(start) is type(step) is int and start == 0 and step == 1):
-        counted = start + counted * step
-    return counted if counted.dtype is dtype.numpy else converted(counted, dtype)
+        counted = quietly(lambda: start + counted * step)
+    return counted if counted.dtype is dtype.numpy else quietly(converted, counted, dtype)
 
 
 @custom(
@@ -97,7 +99,7 @@ def arange(start: Any, step: Any, length: int, dtype: DType) -> Any:
     lambda rows, columns, dtype: Aval((rows, columns), dtype),
     element=lambda b, at, rows, columns, dtype: b.cast(b.eq(b.coordinate(at[0]), b.coordinate(at[1])), dtype),
     samples=cases(({"rows": 3, "columns": 2, "dtype": float32},), ({"rows": 0, "columns": 2, "dtype": int64},)),
-    traits=("not differentiable",),
+    traits=("not differentiable", "quiet"),
 )
 def eye(rows: int, columns: int, dtype: DType) -> Any:
     """Ones on the diagonal, zeros elsewhere."""
@@ -108,7 +110,7 @@ def eye(rows: int, columns: int, dtype: DType) -> Any:
     Kind.CREATION,
     lambda array: Aval(array.array.shape, from_numpy_dtype(array.array.dtype)),
     samples=cases(({"array": ArrayConstant(np.arange(6.0).reshape(2, 3))},), ({"array": ArrayConstant(np.zeros(0, np.int64))},)),
-    traits=("not differentiable",),
+    traits=("not differentiable", "quiet"),
 )
 def constant(array: ArrayConstant) -> Any:
     """A copy of data known when the program was written: tensor([1, 2, 3]), masks made by NumPy ..."""

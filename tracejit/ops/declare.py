@@ -102,12 +102,14 @@ def reduction(
     name: str | None = None,
     traits: Iterable[str] = (),
     ufunc: Body | None = None,
+    evaluates: bool = False,
     rows: str | None = None,
     **given: Any,
 ) -> Callable[[Body], Op]:
     """A primitive body(x, dims, keepdim) that combines the elements along `dims` (sorted, non-negative).
 
-    `ufunc` is the `reduce` of NumPy's that evaluates it in the dtype of `x`; then the body is nothing but the docstring.
+    `ufunc` is the `reduce` of NumPy's that evaluates it in the dtype of `x`, of an `x` that has elements where the body `evaluates` the
+    others; else the body is nothing but the docstring.
     `rows` is the form of a kernel that does so for rows of large arrays."""
 
     def declare(body: Body) -> Op:
@@ -121,7 +123,9 @@ def reduction(
 
         given.update(reducer=reducer, traits=frozenset(traits), doc=body.__doc__, ufunc=ufunc, rows=rows)
         given.update(simpler=lambda s, x, dims, keepdim: None if dims else x)
-        return Op(name or body.__name__.rstrip("_"), Kind.REDUCTION, body if ufunc is None else reduce, rule, **given)
+        return Op(
+            name or body.__name__.rstrip("_"), Kind.REDUCTION, body if ufunc is None or evaluates else reduce, rule, **given
+        )
 
     return declare
 

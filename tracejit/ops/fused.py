@@ -22,7 +22,7 @@ from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.dtypes import FLOATING_KINDS, DType, from_numpy_dtype
 from tracejit.core.floating import quietly
 from tracejit.core.interpreter import Abstract, Interpreter, state
-from tracejit.core.op import Kind, Op, VjpContext
+from tracejit.core.op import BEFORE_STEP, Kind, Op, VjpContext
 from tracejit.core.operators import AbstractOperand
 from tracejit.core.unbroadcast import sum_to
 from tracejit.ops.creation import full
@@ -45,8 +45,12 @@ class Fused:
     least: int
 
     def __call__(self, *operands: Any) -> Any:
-        if state.top is state.base and _fits(operands, self.tensors, self.least):
-            return state.top.bind(self.op, operands, {})
+        top = state.top
+        if top is state.base:
+            if self.op.step is not None and (out := top.stepped(self.op, operands)) is not None:
+                return out
+            if _fits(operands, self.tensors, self.least):
+                return top.bind(self.op, operands, {})
         return self.body(*operands)
 
 
@@ -58,11 +62,14 @@ def fused(tensors: int, samples: Samples, saves: Sequence[int] | None = None, le
         own = body.__name__
         kept = range(tensors) if saves is None else saves
         numbers = body.__code__.co_argcount - tensors
-        forward = kernels.Fused(own, lambda *operands: (body(*operands),), 1, tensors, numbers)
+        forward = kernels.Fused(own, lambda *operands: (body(*operands),), 1, tensors, numbers, least)
         backward: dict[tuple[bool, ...], kernels.Fused] = {}
+        made: list[Any] = []
 
         def evaluate(*operands: Any) -> Any:
             found = kernels.run_fused(forward, operands[:tensors], operands[tensors:])
+            if len(made) != len(kernels.made_for(forward)):
+                made[:], op.step, op.until_step = kernels.made_for(forward), None, BEFORE_STEP
             return quietly(body, *operands) if found is None else found[0]
 
         def rule(*avals: Any) -> Aval:
@@ -83,6 +90,7 @@ def fused(tensors: int, samples: Samples, saves: Sequence[int] | None = None, le
             traits=frozenset(("quiet",)),
             samples=samples,
             doc=body.__doc__,
+            loops=forward,
         )
 
         @op.vjp(saves=" ".join(map(str, kept)))

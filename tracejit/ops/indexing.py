@@ -66,7 +66,7 @@ def constant_value(values: Any) -> Any:
 @custom(
     Kind.OPAQUE,
     lambda x: Aval((UNKNOWN, x.ndim), int64),
-    traits=("dynamic shape", "not differentiable"),
+    traits=("dynamic shape", "not differentiable", "quiet"),
     samples=cases((integers(4),), (integers(2, 3).T,), (integers(0, 2),)),
 )
 def nonzero(x: Any) -> Any:
@@ -77,7 +77,7 @@ def nonzero(x: Any) -> Any:
 @custom(
     Kind.OPAQUE,
     lambda inside: Aval((UNKNOWN,), int64),
-    traits=("dynamic shape", "not differentiable"),
+    traits=("dynamic shape", "not differentiable", "quiet"),
     samples=cases((integers(5, high=2).astype(bool),), (np.zeros(3, bool),)),
 )
 def row_indices(inside: Any) -> Any:
@@ -452,7 +452,7 @@ def embed(g: Any, shape: tuple[int, ...]) -> Any:
     where=_one_hot,
     region=gather,
     source=2,
-    traits=("raises",),
+    traits=("raises", "quiet"),
     samples=cases(
         (floats(4), np.array([3, 0, 1]), floats(3, seed=1), {"dim": 0}),
         (floats(2, 3).T, np.array([[1], [0], [1]]), floats(3, 1, seed=1), {"dim": 1}),

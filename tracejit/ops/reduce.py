@@ -10,6 +10,9 @@ import numpy as np
 
 from tracejit.core import dtypes
 from tracejit.core.aval import Aval
+from tracejit.core.floating import called_quietly
+from tracejit.core.interpreter import state
+from tracejit.core.kernels import reduced_rows
 from tracejit.core.op import Kind
 from tracejit.core.shapes import float_product, product
 from tracejit.ops.declare import composite, custom, reduced_shape, reduction
@@ -89,11 +92,15 @@ def _count(shape: Any, dims: Dims) -> float:
 @composite(
     _mean_rule,
     lambda x, dims, keepdim: sum_.of(x, dims=dims, keepdim=keepdim) / _count(x.shape, dims),
+    traits=("quiet",),
     samples=_samples(),
 )
 def mean(x: Any, dims: Dims, keepdim: bool) -> Any:
     """The sum along `dims` divided by the number of its terms."""
-    return sum_.evaluate(x, dims, keepdim) / _count(x.shape, dims)
+    total = reduced_rows("sum of rows", x, dims, keepdim)
+    if total is None:
+        total = called_quietly(state.run_quietly, _SUM, x, dims, x.dtype, None, keepdim)
+    return called_quietly(state.run_quietly, np.true_divide, total, _count(x.shape, dims))
 
 
 mean.named(_over_all("Mean"))
@@ -140,13 +147,13 @@ def _share_of_extreme(c: Any, g: Any) -> Any:
 
 
 def _require_elements(name: str, x: Any, dims: Dims) -> None:
-    if any(x.shape[d] == 0 for d in dims):
+    if not x.size and any(x.shape[d] == 0 for d in dims):
         raise IndexError(
             f"{name}(): expected reduction dimensions {dims} to have elements, got a tensor of shape {list(x.shape)}"
         )
 
 
-@reduction("max", samples=_samples())
+@reduction("max", samples=_samples(), ufunc=_MAXIMUM, evaluates=True)
 def amax(x: Any, dims: Dims, keepdim: bool) -> Any:
     """Largest element along `dims`; NaN where there is one."""
     _require_elements("amax", x, dims)
@@ -157,7 +164,7 @@ amax.named(lambda node: "AmaxBackward0" if node.out_meta[0] else "MaxBackward1")
 amax.vjp(saves="0 out")(_share_of_extreme)
 
 
-@reduction("min", samples=_samples())
+@reduction("min", samples=_samples(), ufunc=_MINIMUM, evaluates=True)
 def amin(x: Any, dims: Dims, keepdim: bool) -> Any:
     """Smallest element along `dims`; NaN where there is one."""
     _require_elements("amin", x, dims)
@@ -168,13 +175,13 @@ amin.named(lambda node: "AminBackward0" if node.out_meta[0] else "MinBackward1")
 amin.vjp(saves="0 out")(_share_of_extreme)
 
 
-@reduction("any", result=dtypes.bool_, name="any", samples=_truth_samples())
+@reduction("any", result=dtypes.bool_, name="any", traits=("quiet",), samples=_truth_samples())
 def any_(x: Any, dims: Dims, keepdim: bool) -> Any:
     """Whether any element along `dims` is nonzero."""
     return _ANY(x, axis=dims, keepdims=keepdim)
 
 
-@reduction("all", result=dtypes.bool_, name="all", samples=_truth_samples())
+@reduction("all", result=dtypes.bool_, name="all", traits=("quiet",), samples=_truth_samples())
 def all_(x: Any, dims: Dims, keepdim: bool) -> Any:
     """Whether all elements along `dims` are nonzero."""
     return _ALL(x, axis=dims, keepdims=keepdim)
@@ -196,6 +203,6 @@ def _position(find: Any) -> Any:
     return evaluate
 
 
-_positions = partial(custom, Kind.REDUCTION, _position_rule, samples=_position_samples(), traits=("not differentiable",))
+_positions = partial(custom, Kind.REDUCTION, _position_rule, samples=_position_samples(), traits=("not differentiable", "quiet"))
 argmax = _positions(name="argmax", reducer="argmax")(_position(np.argmax))
 argmin = _positions(name="argmin", reducer="argmin")(_position(np.argmin))

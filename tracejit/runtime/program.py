@@ -33,6 +33,7 @@ from tracejit.core.aval import Aval
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.symbolic import SYMBOLIC, has_symbols
 from tracejit.cpython.arrays import unknown_layout
+from tracejit.cpython.eager_steps import make_choice, make_fused_step, make_step, make_view
 from tracejit.cpython.frame_check import NO_KEY
 from tracejit.ir.graph import Graph
 from tracejit.llvm.arena import Arena
@@ -52,7 +53,7 @@ from tracejit.runtime.source import LoweredProgram
 
 __all__ = ["BACKENDS", "Fragment", "Program", "Remains", "build"]
 
-kernels.install(make_kernel)
+kernels.install(make_kernel, kernels.StepMakers(make_step, make_fused_step, make_view, make_choice))
 BACKENDS = ("llvm", "numba", "reference", "interpret")
 Runner = Callable[[Any, Any], "tuple[Any, ...] | int"]
 

@@ -562,7 +562,7 @@ def refresh(x: Tensor) -> None:
     """Bring a view's position on the tape up to date with its root."""
     base = x._base
     assert base is not None
-    version = storage_of(base).version
+    version = (base._storage or storage_of(base)).version
     if x._seen == version:
         return
     if base._base is not None:  # it has taken another shape in place, and has a root itself

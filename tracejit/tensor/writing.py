@@ -49,6 +49,8 @@ def _contents(value: Any, target: Tensor) -> Tensor:
 
 def _fitted(value: Tensor, target: Tensor) -> Tensor:
     """`value` in the dtype and shape of `target`."""
+    if _fits(value, target):
+        return value
     if value._array.dtype != target._array.dtype:
         value = cast(value, dtype=target.dtype)
     if value._sizes == target._sizes:
@@ -65,6 +67,11 @@ def _fitted(value: Tensor, target: Tensor) -> Tensor:
     if lead > 0 and all(s == 1 for s in value.shape[:lead]):
         return _fitted(METHODS["reshape"](value, value.shape[lead:]), target)
     raise RuntimeError(f"in-place: a tensor of shape {list(value.shape)} cannot be written into shape {list(target.shape)}")
+
+
+def _fits(value: Tensor, target: Tensor) -> bool:
+    """Whether `value` has the dtype and the shape of `target`."""
+    return value._array.dtype is target._array.dtype and value._sizes == target._sizes
 
 
 def full_scalar(value: Any, like: Tensor) -> Tensor:
@@ -130,6 +137,8 @@ def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
             self, value._node, start
         ):  # its derivative needs what is about to be overwritten
             value = function(clone(self), *args, **kwargs)
+        if _fits(value, self):
+            return state.top.bind(write, (self, value), _NO_ATTRIBUTES)  # type: ignore[no-any-return]
         if value._sizes != self._sizes:
             raise RuntimeError(
                 f"{function.__name__}_(): a result of shape {list(value.shape)} does not fit the tensor's shape {list(self.shape)}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tracejit.core import products
 from tracejit.core.aval import Aval
 from tracejit.core.shapes import equal
@@ -79,6 +81,7 @@ def _column(x: Any) -> Any:
     _dot_rule,
     lambda a, b: reshape.of(matmul.of(_row(a), _column(b)), shape=()),
     traits=("checked",),
+    ufunc=np.matmul,
     samples=cases((floats(3), floats(3, seed=1)), (floats(1), floats(1)), (floats(0), floats(0))),
 )
 def dot(a: Any, b: Any) -> Any:
@@ -101,6 +104,7 @@ def _mv_rule(a: Aval, vector: Aval) -> Aval:
     _mv_rule,
     lambda a, vector: reshape.of(matmul.of(a, _column(vector)), shape=(a.shape[0],)),
     traits=("checked",),
+    ufunc=np.matmul,
     samples=cases(
         (floats(2, 3), floats(3, seed=1)),
         (floats(3, 2).T, floats(3, seed=1)),

@@ -29,28 +29,28 @@ def _require_bits(name: str, *operands: Any) -> None:
             )
 
 
-@elementwise(lambda b, x, y: b.bit_and(x, y), samples=integer_binary())
+@elementwise(lambda b, x, y: b.bit_and(x, y), samples=integer_binary(), loops=np.bitwise_and)
 def bitwise_and(x: Any, y: Any) -> Any:
     """Elementwise and of bits; logical and of bools.  Raises NotImplementedError for floats."""
     _require_bits("bitwise_and", x, y)
     return np.bitwise_and(x, y)
 
 
-@elementwise(lambda b, x, y: b.bit_or(x, y), samples=integer_binary())
+@elementwise(lambda b, x, y: b.bit_or(x, y), samples=integer_binary(), loops=np.bitwise_or)
 def bitwise_or(x: Any, y: Any) -> Any:
     """Elementwise or of bits; logical or of bools.  Raises NotImplementedError for floats."""
     _require_bits("bitwise_or", x, y)
     return np.bitwise_or(x, y)
 
 
-@elementwise(lambda b, x, y: b.bit_xor(x, y), samples=integer_binary())
+@elementwise(lambda b, x, y: b.bit_xor(x, y), samples=integer_binary(), loops=np.bitwise_xor)
 def bitwise_xor(x: Any, y: Any) -> Any:
     """Elementwise exclusive or of bits; of bools.  Raises NotImplementedError for floats."""
     _require_bits("bitwise_xor", x, y)
     return np.bitwise_xor(x, y)
 
 
-@elementwise(lambda b, x: b.bit_not(x), samples=cases((integers(4),), (bools(2, 3).T,), (integers(0, 2),)))
+@elementwise(lambda b, x: b.bit_not(x), samples=cases((integers(4),), (bools(2, 3).T,), (integers(0, 2),)), loops=np.invert)
 def bitwise_not(x: Any) -> Any:
     """Elementwise complement of bits; logical not of bools.  Raises NotImplementedError for floats."""
     _require_bits("bitwise_not", x)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tracejit.core import kernels
 from tracejit.core.dtypes import bool_
 from tracejit.ops.declare import BOOL, elementwise, involution
 from tracejit.ops.samples import binary, bools, cases, floats, integers, truth_binary
@@ -71,7 +72,7 @@ def _choices() -> Any:
     )
 
 
-@elementwise(lambda b, c, x, y: b.select(c, x, y), traits=("condition first",), samples=_choices())
+@elementwise(lambda b, c, x, y: b.select(c, x, y), traits=("condition first",), samples=_choices(), loops=kernels.CHOICE)
 def where(condition: Any, x: Any, y: Any) -> Any:
     """Elements of x where condition (bool) holds, of y elsewhere; all three broadcast."""
     if getattr(condition, "dtype", None) is not _BOOL:

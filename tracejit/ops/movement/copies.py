@@ -165,7 +165,10 @@ def _(c: Any, g: Any) -> Any:
 )
 def flip(x: Any, dims: tuple[int, ...]) -> Any:
     """A copy with the elements along `dims` in reverse order."""
-    return np.flip(x, dims).copy()
+    return x[tuple([_BACKWARDS if d in dims else _FORWARDS for d in range(x.ndim)])].copy()
+
+
+_FORWARDS, _BACKWARDS = slice(None), slice(None, None, -1)
 
 
 @flip.vjp()
