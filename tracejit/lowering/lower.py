@@ -14,14 +14,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from tracejit.config import config
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.dtypes import uint8
 from tracejit.core.op import REGISTRY, Kind
 from tracejit.core.shapes import contiguous
-from tracejit.core.symbolic import text_of
+from tracejit.core.symbolic import text_of, without_symbols
 from tracejit.ir.graph import Graph, Literal, Node, Operand, all_nodes
 from tracejit.ir.layouts import Strided, is_whole
 from tracejit.ir.loop import leaves_by_step
@@ -38,6 +38,7 @@ from tracejit.lowering.live import NOTHING_LIVE, Inherited, LiveValues, ValueLoc
 from tracejit.lowering.lowered import Lowered, Output, StepOrigin, Traffic
 from tracejit.lowering.memory import Request, plan, slab_offsets
 from tracejit.lowering.memory_order import MemoryOrder
+from tracejit.lowering.peak import Peak, peak_of
 from tracejit.lowering.products import plan_product
 from tracejit.lowering.recurring import Schedules
 from tracejit.lowering.regions import Moving, Region, partial_writes
@@ -64,6 +65,22 @@ from tracejit.passes.pipeline import run_passes
 from tracejit.passes.products import is_tiny, products
 
 __all__ = ["NeedsHost", "lower"]
+
+
+class _Placed(NamedTuple):
+    """Where values are, and the parts of a `Lowered` that follow from it; `slots`: of a frame; written: whether some input is written."""
+
+    specs: list[ArraySpec]
+    arrays: int
+    fresh: list[Aval]
+    outputs: list[Output]
+    slab_size: int | None
+    arena_slot: int
+    arena_bytes: int
+    constants: list[tuple[int, Any]]
+    numbers: dict[int, NumberSlot | int | float]
+    slots: int
+    written: bool
 
 
 class NeedsHost(ValueError):
@@ -145,6 +162,8 @@ class _Lowering:
         self.within: dict[int, Address] = {}  # where roots are within the loop over slices whose steps are being made
         self.saved: dict[int, int] = {}  # a position of the residual slab that is no value's -> its elements
         self.nests = Nests()
+        self.requests: list[Request] = []  # of the arena
+        self.arena_bytes = 0
         self.met_codes: list[int] = []  # exits of the unit that is being built
 
     # --- units
@@ -361,7 +380,7 @@ class _Lowering:
         """Of a value that has memory of its own, or of what a repeated unit makes."""
         return self.values.nbytes(self.again.get(root, root))
 
-    def _commit(self, tensors: dict[int, int]) -> None:
+    def _commit(self, tensors: Mapping[int, int]) -> None:
         """Give written inputs their new contents: in place where that is safe, by copies at the end otherwise."""
         values = self.values
         kept = {values.root(v) for v in (*self.results, *self.residuals) if values.is_tensor(v)}  # type: ignore[arg-type]
@@ -410,15 +429,66 @@ class _Lowering:
                 scalars.append(v)
             elif v not in elsewhere:
                 tensors[v] = len(tensors)
-        arrays = len(tensors)
         self._build_units()
         self._order()
         self._gather()
         order = MemoryOrder(values, self.units, self.first_free, self.accumulated, self.writes, self._lasting(), self._nest_parts)
         order.run()
-        self.units, self.first_free, self.again = order.units, order.first_free, order.again
+        placed = self._placed(order, tensors, scalars)
+        limit, best = config.memory_limit, (without_symbols(placed.arena_bytes), order.units, order.first_free)
+        while limit is not None and best[0] > limit and order.save_more():
+            placed = self._placed(order, tensors, scalars)
+            best = min(best, (without_symbols(placed.arena_bytes), order.units, order.first_free), key=lambda found: found[0])
+        if order.units is not best[1]:
+            order.units, order.first_free = best[1:]
+            placed = self._placed(order, tensors, scalars)
+        numbers, arena_slot = placed.numbers, placed.arena_slot
+        steps: list[ProgramStep] = []
+        about: list[tuple[str, StepOrigin]] = []  # each step
+        units: list[int] = []  # the number of the unit of each step
+        moved = list(map(self._moved, self.units))
+        for k, u in enumerate(self.units):
+            made = self._steps(u, numbers)
+            steps.extend(made)
+            main = next((i for i, s in enumerate(made) if isinstance(s, NestCall) and s.division is not None), 0)
+            origins = [StepOrigin.of(u.nodes, *(moved[k] if i == main else (0, 0))) for i in range(len(made))]
+            about += zip(self._describe(u, made, moved[k]), origins, strict=True)
+            units += [k] * len(made)
+
+        def together(run: Sequence[int]) -> tuple[str, StepOrigin]:
+            own = [units[k] for k in run]
+            given = [self.units[k] for k in own]
+            read, written = sum(moved[k][0] for k in own), sum(moved[k][1] for k in own)
+            origin = StepOrigin.of((node for u in given for node in u.nodes), read, written)
+            return text_of(given[0].label, f", {len(given)} times: reads ", read, " bytes, writes ", written), origin
+
+        steps, about = merge_runs(steps, about, together)
+        disjoint = tuple(tensors.values()) if placed.written else ()
+        return Lowered(
+            ProgramSpec(tuple(placed.specs), tuple(steps), placed.slots, disjoint),
+            placed.arrays,
+            tuple(placed.fresh),
+            placed.slab_size,
+            arena_slot,
+            placed.arena_bytes,
+            tuple(placed.constants),
+            tuple((numbers[v].index, graph.avals[v].python_type) for v in scalars),  # type: ignore[union-attr]
+            tuple(placed.outputs),
+            tuple([text for text, _ in about]),
+            self._traffic(moved, placed.fresh),
+            self._live(arena_slot),
+            tuple([origin for _, origin in about]),
+            self._peak(limit),
+        )
+
+    def _placed(self, order: MemoryOrder, tensors: Mapping[int, int], scalars: Sequence[int]) -> _Placed:
+        """Homes for all values of the units of an order; tensors: inputs and their numbers among the arrays."""
+        values, graph = self.values, self.values.graph
+        self.units, self.first_free, self.again = list(order.units), order.first_free, order.again
+        self.homes, self.saved = {}, {}
         written = {*self.written_later, *(t for t, v in self.writes if t != v)}
         specs = [ArraySpec.of(values.aval(v), values.strided[v].strides, v in written, v in self.layouts) for v in tensors]
+        arrays = len(tensors)
         for v, k in tensors.items():
             self.homes[v] = Address(array_slot(k))
         if self.slab_inputs:
@@ -457,44 +527,9 @@ class _Lowering:
             numbers[v] = NumberSlot(slot, python_dtype(python_type))
             slot += 1
         arena_bytes = self._arena(arena_slot)
-        steps: list[ProgramStep] = []
-        about: list[tuple[str, StepOrigin]] = []  # each step
-        units: list[int] = []  # the number of the unit of each step
-        moved = list(map(self._moved, self.units))
-        for k, u in enumerate(self.units):
-            made = self._steps(u, numbers)
-            steps.extend(made)
-            main = next((i for i, s in enumerate(made) if isinstance(s, NestCall) and s.division is not None), 0)
-            origins = [StepOrigin.of(u.nodes, *(moved[k] if i == main else (0, 0))) for i in range(len(made))]
-            about += zip(self._describe(u, made, moved[k]), origins, strict=True)
-            units += [k] * len(made)
+        return _Placed(specs, arrays, fresh, outputs, slab_size, arena_slot, arena_bytes, constants, numbers, slot, bool(written))
 
-        def together(run: Sequence[int]) -> tuple[str, StepOrigin]:
-            own = [units[k] for k in run]
-            given = [self.units[k] for k in own]
-            read, written = sum(moved[k][0] for k in own), sum(moved[k][1] for k in own)
-            origin = StepOrigin.of((node for u in given for node in u.nodes), read, written)
-            return text_of(given[0].label, f", {len(given)} times: reads ", read, " bytes, writes ", written), origin
-
-        steps, about = merge_runs(steps, about, together)
-        disjoint = tuple(tensors.values()) if written else ()
-        return Lowered(
-            ProgramSpec(tuple(specs), tuple(steps), slot, disjoint),
-            arrays,
-            tuple(fresh),
-            slab_size,
-            arena_slot,
-            arena_bytes,
-            tuple(constants),
-            tuple((numbers[v].index, graph.avals[v].python_type) for v in scalars),  # type: ignore[union-attr]
-            tuple(outputs),
-            tuple([text for text, _ in about]),
-            self._traffic(moved, fresh),
-            self._live(arena_slot),
-            tuple([origin for _, origin in about]),
-        )
-
-    def _outputs(self, tensors: dict[int, int], scalars: list[int], arrays: int) -> tuple[list[Aval], list[Output]]:
+    def _outputs(self, tensors: Mapping[int, int], scalars: Sequence[int], arrays: int) -> tuple[list[Aval], list[Output]]:
         fresh: list[Aval] = []
         outputs: list[Output] = []
         seen: dict[int, Output] = {}
@@ -548,9 +583,24 @@ class _Lowering:
             for v, (first, last) in life.items()
         ]
         offsets, total = plan(requests)
+        self.requests, self.arena_bytes = requests, total
         self.scratch_homes = {v: Address(slot, at) for v, at in offsets.items() if isinstance(v, Scratch)}
         self.homes.update({v: Address(slot, at) for v, at in offsets.items() if isinstance(v, int)})
         return total
+
+    def _peak(self, limit: int | None) -> Peak:
+        """The step at which most of the arena is in use, and by what."""
+        labels = {s: (u, s) for u in self.units for s in u.scratch}
+
+        def what(key: int | Scratch) -> tuple[str, Node | None, Peak | None]:
+            if isinstance(key, Scratch):
+                u, _ = labels[key]
+                return u.label, next(iter(u.nodes), None), None if u.loop is None else u.loop[1].peak
+            number = self.values.producer.get(self.again.get(key, key))
+            node = None if number is None else self.values.nodes[number]
+            return (node.op.name if node else "an input"), node, None
+
+        return peak_of(self.requests, self.arena_bytes, [u.label for u in self.units], what, limit)
 
     def _live(self, slot: int) -> LiveValues:
         """What is in the arena at each exit."""

@@ -6,7 +6,9 @@
 * Some units are done twice rather than their results kept (rematerialise.py).
 * A nest and the product beside it are done slice by slice, so that what is between them is there one slice at a time.
 
-The results of a program have the same bits in any order.  Programs that never have much alive stay as they are.
+The results of a program have the same bits in any order.  Programs that never have much alive stay as they are.  Where the program is to
+need less still (`config.memory_limit`), `save_more()` does more of it twice, each time at the step where most is alive: first what costs
+little, then products, too, then whatever may be done again.
 
 Must not know: addresses, and how steps are made of units.
 """
@@ -16,7 +18,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Final
 
 from tracejit.core.op import Effect, Kind
 from tracejit.core.symbolic import has_symbols, without_symbols
@@ -40,8 +43,31 @@ ENOUGH_LESS = 0.9
 """They are if at most this part of it is alive then."""
 SLICED_BYTES = 1 << 20
 """A smaller value is made whole before it is read."""
-BYTES_MOVED, OPERATIONS = 8, 32
-"""So many bytes that a unit moves, or operations on elements, cost as much as one byte that is kept."""
+BYTES_MOVED, OPERATIONS, PRODUCT_OPERATIONS = 8, 32, 512
+"""So many bytes that a unit moves, or operations on elements, or of a product, cost as much as one byte that is kept."""
+MOST_ROUNDS = 100
+"""Times that `save_more()` does something."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Effort:
+    """What is done for memory.  least_peak: bytes; a program that never has more alive stays as it is.  enough_less: more of it is done
+    twice if at most this part of what was alive is alive then.  cheaper: costs are divided by it.  near, least_bytes: see `repetitions`.
+    products: whether these may be done twice."""
+
+    least_peak: int
+    enough_less: float
+    cheaper: int = 1
+    near: int | None = None
+    least_bytes: int | None = None
+    products: bool = False
+
+
+_GREATER_EFFORTS: Final = (
+    _Effort(0, 0.999),
+    _Effort(0, 0.999, 8, least_bytes=1 << 12, products=True),
+    _Effort(0, 0.9999, 1 << 30, near=1, least_bytes=0, products=True),
+)
 
 
 class MemoryOrder:
@@ -71,12 +97,29 @@ class MemoryOrder:
         self.lasting = lasting
         self.nest_parts = nest_parts
         self.again: dict[int, int] = {}
+        self._whole = self.units, first_free  # before anything is done slice by slice
+        self._effort = self._rounds = 0
 
     def run(self) -> None:
         """Change `units`, `first_free` and `again`."""
         self._bring_forward()
         self._rematerialise()
+        self._whole = self.units, self.first_free
         self._slice()
+
+    def save_more(self) -> bool:
+        """Do more units twice, so that less is alive where most is; False, and nothing is changed, where that is no longer possible."""
+        sliced = self.units, self.first_free
+        self.units, self.first_free = self._whole
+        while self._effort < len(_GREATER_EFFORTS) and self._rounds < MOST_ROUNDS:
+            self._rounds += 1
+            if self._rematerialise_once(_GREATER_EFFORTS[self._effort]):
+                self._whole = self.units, self.first_free
+                self._slice()
+                return True
+            self._effort += 1
+        self.units, self.first_free = sliced
+        return False
 
     def nbytes(self, root: int) -> int:
         """Of a value that has memory of its own, or of what a repeated unit makes."""
@@ -122,20 +165,20 @@ class MemoryOrder:
     def _rematerialise(self) -> None:
         """Do units a second time before later ones that read what they make, where that takes less memory (rematerialise.py)."""
         for _ in range(REMATERIALISATIONS):
-            if not self._rematerialise_once():
+            if not self._rematerialise_once(_Effort(LEAST_PEAK, ENOUGH_LESS)):
                 return
 
-    def _rematerialise_once(self) -> bool:
+    def _rematerialise_once(self, effort: _Effort) -> bool:
         """Whether there is less alive then."""
         values, units = self.values, self.units
         shared = {*self.accumulated, *self.accumulated.values()}
         sizes = self._sizes()
-        works = [Work(u.reads, u.writes, self._cost_again(u, shared)) for u in units]
+        works = [Work(u.reads, u.writes, self._cost_again(u, shared, effort)) for u in units]
         most, _ = most_alive(works, sizes)
-        if most < LEAST_PEAK:
+        if most < effort.least_peak:
             return False
         fresh = max(values.avals, default=0) + 1 + len(self.again)
-        found, instead = repetitions(works, sizes, fresh)
+        found, instead = repetitions(works, sizes, fresh, effort.near, effort.least_bytes)
         copies: dict[int, list[Unit]] = {}
         for k, repetition in enumerate(found):
             unit = units[repetition.step]
@@ -158,7 +201,7 @@ class MemoryOrder:
         ]
         changed = [each for k, u in enumerate(renamed) for each in (*copies.get(k, ()), u)]
         less, _ = most_alive([Work(u.reads, u.writes) for u in changed], sizes)
-        if less > ENOUGH_LESS * most:
+        if less > effort.enough_less * most:
             return False
         for repetition in found:
             self.again.update({name: self.again.get(v, v) for v, name in repetition.names.items()})
@@ -244,17 +287,23 @@ class MemoryOrder:
             instead={root: name for root, name in names.items() if root != own},
         )
 
-    def _cost_again(self, u: Unit, shared: AbstractSet[int]) -> int | None:
+    def _cost_again(self, u: Unit, shared: AbstractSet[int], effort: _Effort) -> int | None:
         """Of doing a unit again, in bytes kept instead; None where that may not be, as another unit writes to its memory."""
-        if u.nest is None or u.exits or u.scratch or shared & (u.reads | u.writes):
+        is_product = u.product is not None and effort.products
+        if (u.nest is None and not is_product) or u.exits or u.scratch or shared & (u.reads | u.writes):
             return None
         if any(node.op.effect not in (Effect.PURE, Effect.VIEW) or node.op.kind is Kind.GUARD for node in u.nodes):
             return None
         values = self.values
-        moved = sum(without_symbols(self.nbytes(v)) for v in (*u.reads, *u.writes))
+        cost = sum(without_symbols(self.nbytes(v)) for v in (*u.reads, *u.writes)) // BYTES_MOVED
         elementwise = [n for n in u.nodes if n.op.kind is Kind.ELEMENTWISE]
-        computed = sum(operation_cost(values, n) * without_symbols(values.aval(n.outputs[0]).size) for n in elementwise)
-        return moved // BYTES_MOVED + computed // OPERATIONS
+        cost += (
+            sum(operation_cost(values, n) * without_symbols(values.aval(n.outputs[0]).size) for n in elementwise) // OPERATIONS
+        )
+        if u.product is not None:
+            inner, out = values.shape(u.product.operands[0])[-1], values.aval(u.product.outputs[0])  # type: ignore[arg-type]
+            cost += 2 * without_symbols(inner) * without_symbols(out.size) // PRODUCT_OPERATIONS
+        return cost // effort.cheaper
 
 
 def _gemm_batch(values: Values, node: Node) -> tuple[tuple[int, int, int, int], ...]:
