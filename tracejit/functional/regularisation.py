@@ -11,10 +11,10 @@ from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.public.keywords import of_tensors
 from tracejit.ops.public.random import rand
 
-__all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"]
+__all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout", "kept_by_dropout"]
 
 
-def _kept(input: Any, shape: tuple[int, ...], p: float) -> Any:
+def kept_by_dropout(input: Any, shape: tuple[int, ...], p: float) -> Any:
     """A bool tensor, each element True with probability 1 - p."""
     return rand(shape, dtype=float32 if input.dtype.is_reduced else input.dtype) >= p  # reduced numbers are too coarse for p
 
@@ -30,7 +30,7 @@ def _dropped(name: str, input: Any, shape: tuple[int, ...], p: float, training: 
         return input
     if p == 1.0:
         return in_place_or_new(input, input * 0.0, inplace)
-    mask = cast(_kept(input, shape, p), dtype=input.dtype)
+    mask = cast(kept_by_dropout(input, shape, p), dtype=input.dtype)
     return in_place_or_new(input, input * (mask * (1.0 / (1.0 - p))), inplace)
 
 
@@ -88,7 +88,7 @@ def _alpha_dropped(name: str, input: Any, shape: tuple[int, ...], p: float, trai
     if p == 1.0:
         return in_place_or_new(input, input * 0.0, inplace)
     scale = float(((1.0 - p) * (1.0 + p * _SELU_LIMIT * _SELU_LIMIT)) ** -0.5)
-    mask = cast(_kept(input, shape, p), dtype=input.dtype)
+    mask = cast(kept_by_dropout(input, shape, p), dtype=input.dtype)
     return in_place_or_new(input, (input * mask + (1.0 - mask) * _SELU_LIMIT) * scale - scale * p * _SELU_LIMIT, inplace)
 
 
