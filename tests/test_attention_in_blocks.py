@@ -12,11 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tracejit as T
+from tracejit.core.attention_blocks import rows_of_block
 from tracejit.nn.functional import dropout, scaled_dot_product_attention
 from tracejit.ops.composites.attention import attention
-from tracejit.ops.composites.attention_in_blocks import attention_in_blocks, rows_of_block
+from tracejit.ops.composites.attention_in_blocks import attention_in_blocks
 
 LENGTH = 2048
+PLAIN: dict[str, Any] = {"rate": 0.0, "strict": False}
 
 
 def normal(*shape: int, seed: int = 0, dtype: Any = T.float64) -> T.Tensor:
@@ -57,7 +59,7 @@ def test_blocks_give_what_all_queries_give_at_once(
         return attention(query, key, value, seen_by_all, scale=0.6, causal=causal and mask is None)[0]
 
     def in_blocks(query: Any, key: Any, value: Any) -> Any:
-        return attention_in_blocks(query, key, value, mask, None, scale=0.6, causal=causal, rows=min(rows, length), rate=0.0)[0]
+        return attention_in_blocks(query, key, value, mask, None, scale=0.6, causal=causal, rows=min(rows, length), **PLAIN)[0]
 
     given_ = [x.requires_grad_() for x in (query, key, value)]
     for found, expected in zip(with_gradients(in_blocks, *given_), with_gradients(at_once, *given_), strict=True):
@@ -135,7 +137,7 @@ def test_a_gradient_of_the_mask_is_that_of_all_scores() -> None:
     query, key, value = (normal(1, 6, 2, seed=k) for k in range(3))
     mask = normal(6, 6, seed=4).requires_grad_()
     (found,) = T.autograd.grad(
-        attention_in_blocks(query, key, value, mask.reshape(1, 6, 6), None, scale=1.0, causal=True, rows=2, rate=0.0)[0].sum(),
+        attention_in_blocks(query, key, value, mask.reshape(1, 6, 6), None, scale=1.0, causal=True, rows=2, **PLAIN)[0].sum(),
         mask,
     )
     hidden = T.where(T.arange(6).reshape(6, 1) < T.arange(6), T.tensor(float("-inf"), dtype=T.float64), mask)
@@ -186,7 +188,9 @@ def test_gradients_of_gradients_are_those_of_all_queries_at_once(length: int, so
         return (attention(query, key, value, None, scale=0.6, causal=causal)[1] * factor) @ value
 
     def in_blocks(query: Any, key: Any, value: Any) -> Any:
-        return attention_in_blocks(query, key, value, None, kept, scale=0.6, causal=causal, rows=2, rate=0.5 if drops else 0.0)[0]
+        return attention_in_blocks(
+            query, key, value, None, kept, scale=0.6, causal=causal, rows=2, rate=0.5 if drops else 0.0, strict=False
+        )[0]
 
     def second(function: Any) -> list[Any]:
         out = function(query, key, value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tracejit.core.attention_blocks import rows_of_block
 from tracejit.core.dtypes import bool_, float32, float64
 from tracejit.core.precision import lowered
 from tracejit.core.symbolic import concretise_sizes
@@ -12,7 +13,7 @@ from tracejit.functional.layer import linear
 from tracejit.functional.regularisation import dropout, kept_by_dropout
 from tracejit.ops import reduce as primitives
 from tracejit.ops.composites.attention import attention
-from tracejit.ops.composites.attention_in_blocks import attention_in_blocks, rows_of_block
+from tracejit.ops.composites.attention_in_blocks import attention_in_blocks
 from tracejit.ops.creation import full
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import where
@@ -69,7 +70,7 @@ def scaled_dot_product_attention(
         if mask is not False:
             scores = (*query.shape[:-1], key.shape[-2])
             kept = kept_by_dropout(query, scores, dropout_p) if dropout_p > 0.0 else None
-            given = {"scale": factor, "causal": bool(is_causal), "rows": rows, "rate": float(dropout_p)}
+            given = {"scale": factor, "causal": bool(is_causal), "rows": rows, "rate": float(dropout_p), "strict": False}
             return attention_in_blocks(query, key, value, mask, kept, **given)[0]
     out, weights = attention(query, key, value, attn_mask, scale=factor, causal=bool(is_causal))
     return matmul(dropout(weights, dropout_p, True), value) if dropout_p > 0.0 else out

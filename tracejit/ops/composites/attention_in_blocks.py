@@ -19,7 +19,6 @@ from typing import Any, Final, NamedTuple
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import DType, bool_, from_numpy_dtype, int32
 from tracejit.core.shapes import product, same
-from tracejit.core.symbolic import concretise_sizes
 from tracejit.core.unbroadcast import sum_to
 from tracejit.ops.composites.over_time import filled_beside, looped
 from tracejit.ops.creation import arange
@@ -32,27 +31,12 @@ from tracejit.ops.movement.views import permute, reshape, slice_
 from tracejit.ops.reduce import amax, sum_
 from tracejit.ops.samples import bools, cases, floats
 
-__all__ = ["attention_gradients", "attention_in_blocks", "rows_of_block"]
+__all__ = ["attention_gradients", "attention_in_blocks"]
 
-_ROWS: Final = 128
-"""Queries of a block: enough for products to be fast, and few enough for scores, weights and their gradients to be in near memory."""
 _KEYS: Final = 2
-"""Times as many keys are in it."""
-_LONG: Final = 1 << 22
-"""Scores of all heads from which on blocks take no more time than all queries at once, though they compute weights twice ..."""
-_LONG_CAUSAL: Final = 1 << 20
-"""... and under a causal mask, where they leave out a good part of the scores."""
+"""Times as many keys as queries are in a block."""
 _PARTS: Final = 16
 _MINUS_INFINITY: Final = float("-inf")
-
-
-def rows_of_block(query: Any, key: Any, causal: bool) -> int:
-    """How many queries are in a block; 0 where attention needs no blocks."""
-    length, source = query.shape[-2], key.shape[-2]
-    if product(query.shape[:-1]) * source < (_LONG_CAUSAL if causal else _LONG):
-        return 0
-    length, source = concretise_sizes((length, source))
-    return _ROWS if length >= 2 * _ROWS else 0
 
 
 class _Span(NamedTuple):
@@ -111,23 +95,29 @@ class _Mask(NamedTuple):
     """What queries see of keys, and which weights dropout leaves: lists of matrices, in the order of these fields where there are any.
 
     positions: of queries, int32 [queries, 1]; columns: of keys, [1, keys]: position i sees positions up to i.  mask: bools or addends,
-    [1 or queries, keys].  kept: bools, [queries, keys], of the weights that dropout leaves, times `factor`."""
+    [1 or queries, keys].  kept: bools, [queries, keys], of the weights that dropout leaves, times `factor`.  strict: what sees nothing has
+    NaN."""
 
     positions: Any = None
     columns: Any = None
     mask: Any = None
     kept: Any = None
     factor: float = 1.0
+    strict: bool = False
 
     @classmethod
-    def of(cls, query: Any, key: Any, mask: Any, kept: Any, causal: bool, rate: float) -> _Mask:
+    def of(cls, query: Any, key: Any, mask: Any, kept: Any, causal: bool, rate: float, strict: bool) -> _Mask:
         """That of all queries and keys of a head."""
         length, source = query.shape[-2], key.shape[-2]
         positions = columns = None
         if causal:
             positions = reshape.of(arange.beside(query, 0, 1, length=length, dtype=int32), shape=(length, 1))
             columns = reshape.of(arange.beside(query, 0, 1, length=source, dtype=int32), shape=(1, source))
-        return cls(positions, columns, mask, kept, 1.0 / (1.0 - rate) if rate < 1.0 else 0.0)
+        return cls(positions, columns, mask, kept, 1.0 / (1.0 - rate) if rate < 1.0 else 0.0, strict)
+
+    @property
+    def _is_bool(self) -> bool:
+        return self.mask.dtype in (bool_, bool_.numpy)
 
     @property
     def _is_row(self) -> bool:
@@ -150,16 +140,19 @@ class _Mask(NamedTuple):
         kept = of_pairs.pop() if self.kept is not None else None
         columns = of_keys.pop(0) if self.columns is not None else None
         (positions,), (mask,) = of_queries or (None,), (*of_keys, *of_pairs) or (None,)
-        return _Mask(positions, columns, mask, kept, self.factor)
+        return _Mask(positions, columns, mask, kept, self.factor, self.strict)
 
     def applied(self, scores: Any) -> Any:
         """Scores, -inf where a query may not see a key."""
         if self.positions is not None:
             scores = where.of(self.positions >= self.columns, scores, _MINUS_INFINITY)
         if self.mask is not None:
-            is_bool = self.mask.dtype in (bool_, bool_.numpy)
-            scores = where.of(self.mask, scores, _MINUS_INFINITY) if is_bool else scores + self.mask
+            scores = where.of(self.mask, scores, _MINUS_INFINITY) if self._is_bool else scores + self.mask
         return scores
+
+    def seen(self, g_scores: Any) -> Any:
+        """Gradients of scores: there are none where a mask has chosen -inf, not even where weights are NaN."""
+        return where.of(self.mask, g_scores, 0.0) if self.strict and self.mask is not None and self._is_bool else g_scores
 
     def dropped(self, x: Any) -> Any:
         """Weights, or their gradients, with dropout."""
@@ -210,7 +203,8 @@ def _attended(query: Any, key: Any, value: Any, mask: _Mask, rows: int, dtype: D
                 sliced = [*shared[k * count : (k + 1) * count], *[_column_blocks(x, span) for x in own[more:]]]
                 carried, _ = looped(of_keys, carried, sliced, [query, *own[:more]], False)
             out, high, total = carried
-            total = where.of(total == 0.0, 1.0, total)
+            if not mask.strict:
+                total = where.of(total == 0.0, 1.0, total)
             return [], [out / total, where.of(high == _MINUS_INFINITY, 0.0, high) + log.of(total)]
 
         sliced = [_blocks(x, span) for x in (query, *mask.of_queries(), *mask.of_pairs())]
@@ -232,7 +226,7 @@ def _gradients(
         key, turned, turned_value, *of_keys = shared
         block = mask.block(own[:more], of_keys, own[more:])
         weights = exp.of(block.applied(matmul.of(query, turned)) - logarithm)
-        g_scores = weights * (block.dropped(matmul.of(g, turned_value)) - expected)
+        g_scores = block.seen(weights * (block.dropped(matmul.of(g, turned_value)) - expected))
         on = [
             g_key + matmul.of(transpose_matrix(g_scores), query),
             g_value + matmul.of(transpose_matrix(block.dropped(weights)), g),
@@ -285,7 +279,7 @@ def _by_head(x: Any) -> Any:
     return reshape.of(x, shape=(product(x.shape[:-2]), *x.shape[-2:]))
 
 
-def _over_heads(function: Any, operands: list[Any], mask: Any, kept: Any, causal: bool, rate: float) -> list[Any]:
+def _over_heads(function: Any, operands: list[Any], mask: Any, kept: Any, causal: bool, rate: float, strict: bool) -> list[Any]:
     """function(*operands of one head, mask of it), of all heads, stacked.  mask: [..., queries or 1, keys] or None.  kept: [..., queries,
     keys] or None."""
     query, count = operands[0], len(operands)
@@ -301,14 +295,23 @@ def _over_heads(function: Any, operands: list[Any], mask: Any, kept: Any, causal
         (*more,) = slices[count:]
         kept_here = more.pop(0) if kept is not None else None
         (mask,) = (*more, *shared) or (None,)
-        return [], function(*slices[:count], _Mask.of(slices[0], slices[1], mask, kept_here, causal, rate))
+        return [], function(*slices[:count], _Mask.of(slices[0], slices[1], mask, kept_here, causal, rate, strict))
 
     found = looped(head, [], sliced, shared, False)[1]
     return [reshape.of(x, shape=(*query.shape[:-2], *x.shape[1:])) for x in found]
 
 
 def _rule(
-    query: Aval, key: Aval, value: Aval, mask: Aval | None, kept: Aval | None, scale: float, causal: bool, rows: int, rate: float
+    query: Aval,
+    key: Aval,
+    value: Aval,
+    mask: Aval | None,
+    kept: Aval | None,
+    scale: float,
+    causal: bool,
+    rows: int,
+    rate: float,
+    strict: bool,
 ) -> tuple[Aval, Aval]:
     if (
         not same(query.shape[:-2], key.shape[:-2])
@@ -323,14 +326,14 @@ def _rule(
 
 
 def _attention(
-    query: Any, key: Any, value: Any, mask: Any, kept: Any, scale: float, causal: bool, rows: int, rate: float
+    query: Any, key: Any, value: Any, mask: Any, kept: Any, scale: float, causal: bool, rows: int, rate: float, strict: bool
 ) -> tuple[Any, Any]:
     dtype = _dtype_of(query)
 
     def head(query: Any, key: Any, value: Any, mask: _Mask) -> list[Any]:
         return _attended(query, key, value, mask, rows, dtype)
 
-    out, logarithm = _over_heads(head, [query * scale, key, value], mask, kept, causal, rate)
+    out, logarithm = _over_heads(head, [query * scale, key, value], mask, kept, causal, rate, strict)
     return out, logarithm
 
 
@@ -348,20 +351,20 @@ def _samples(*more: Any) -> Any:
         operands = [floats(*query), floats(*key, seed=1), floats(*value, seed=2), mask, kept]
         operands += [floats(*query[:-1], value[-1] if last else 1, seed=4 + k) for k, last in enumerate(more)]
         found.append((*operands, given) if given else tuple(operands))
-    return cases(*found, scale=0.7, causal=False, rows=2, rate=0.0)
+    return cases(*found, scale=0.7, causal=False, rows=2, rate=0.0, strict=False)
 
 
 @composite(_rule, _attention, multiple=True, other=(3, 4), samples=_samples())
 def attention_in_blocks(
-    query: Any, key: Any, value: Any, mask: Any, kept: Any, scale: float, causal: bool, rows: int, rate: float
+    query: Any, key: Any, value: Any, mask: Any, kept: Any, scale: float, causal: bool, rows: int, rate: float, strict: bool
 ) -> tuple[Any, Any]:
     """(dropout(softmax(query @ key.mT * scale + mask)) @ value, the logarithm of the sum of each row's exponentials, [..., queries, 1]).
 
     query, key, value: with the same dimensions before the last two.  mask: None, or bools (True takes part) or addends, [..., queries or
     1, keys], with these dimensions, or with 1 of each.  kept: None, or bools, [..., queries, keys]: the weights that dropout of
-    probability `rate` leaves.  causal: position i sees positions up to i.  What sees nothing has zeros.  rows: queries of a block, at
-    most as many as there are."""
-    return _attention(query, key, value, mask, kept, scale, causal, rows, rate)
+    probability `rate` leaves.  causal: position i sees positions up to i.  What sees nothing has zeros, NaN if
+    `strict`.  rows: queries of a block, at most as many as there are."""
+    return _attention(query, key, value, mask, kept, scale, causal, rows, rate, strict)
 
 
 @attention_in_blocks.vjp(saves="0 1 2 3 4 out0 out1")
@@ -402,13 +405,14 @@ def _at_once(
     causal: bool,
     rows: int,
     rate: float,
+    strict: bool,
 ) -> _AtOnce:
     """What gradients in blocks compute for each block, of all queries: for what is as large as the scores."""
-    whole = _Mask.of(query, key, mask, kept, causal, rate)
+    whole = _Mask.of(query, key, mask, kept, causal, rate, strict)
     scores = whole.applied(matmul.of(query * scale, transpose_matrix(key)))
     weights = exp.of(scores - logarithm)
     through = whole.dropped(matmul.of(g, transpose_matrix(value))) - expected
-    return _AtOnce(weights, whole, through, weights * through)
+    return _AtOnce(weights, whole, through, whole.seen(weights * through))
 
 
 def _gradients_rule(query: Aval, key: Aval, value: Aval, *_: Any, **attributes: Any) -> tuple[Aval, Aval, Aval]:
@@ -428,6 +432,7 @@ def _all_gradients(
     causal: bool,
     rows: int,
     rate: float,
+    strict: bool,
 ) -> tuple[Any, Any, Any]:
     dtype = _dtype_of(query)
 
@@ -435,7 +440,7 @@ def _all_gradients(
         return _gradients(query, key, value, logarithm, g, expected, mask, rows, dtype)
 
     operands = [query * scale, key, value, logarithm, g, expected]
-    g_query, g_key, g_value = _over_heads(head, operands, mask, kept, causal, rate)
+    g_query, g_key, g_value = _over_heads(head, operands, mask, kept, causal, rate, strict)
     return g_query * scale, g_key, g_value
 
 
@@ -453,12 +458,13 @@ def attention_gradients(
     causal: bool,
     rows: int,
     rate: float,
+    strict: bool,
 ) -> tuple[Any, Any, Any]:
     """Gradients of query, key and value of attention_in_blocks, in such blocks.
 
     g: that of its first result.  logarithm: its second.  expected: [..., queries, 1], what is taken off the gradients of the weights of a
     row: their sum, each times its weight, less the gradient of the second result."""
-    return _all_gradients(query, key, value, mask, kept, g, logarithm, expected, scale, causal, rows, rate)
+    return _all_gradients(query, key, value, mask, kept, g, logarithm, expected, scale, causal, rows, rate, strict)
 
 
 @attention_gradients.vjp(saves="0 1 2 3 4 5 6 7")
