@@ -105,7 +105,7 @@ class TracingInterpreter(Interpreter):
         self, step: Any, carried: list[Any], sliced: list[Any], count: int, reverse: bool, shared: list[Any] | None = None
     ) -> Any:
         """A loop, whose body is a step traced by itself."""
-        if shared is None or count <= FEWEST:
+        if shared is None or count < FEWEST:
             return None
         first, last = len(carried), len(carried) + len(sliced)
 
