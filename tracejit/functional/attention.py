@@ -10,7 +10,8 @@ from tracejit.core.dtypes import bool_, float32, float64
 from tracejit.core.precision import lowered
 from tracejit.core.symbolic import concretise_sizes
 from tracejit.functional.layer import linear
-from tracejit.functional.regularisation import dropout, kept_by_dropout
+from tracejit.functional.regularisation import dropout
+from tracejit.functional.support import kept_by_dropout
 from tracejit.ops import reduce as primitives
 from tracejit.ops.composites.attention import attention
 from tracejit.ops.composites.attention_in_blocks import attention_in_blocks

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracejit.core.dtypes import float32
 from tracejit.core.library_warnings import warn
-from tracejit.functional.support import in_place_or_new
+from tracejit.functional.support import in_place_or_new, kept_by_dropout
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.public.keywords import of_tensors
-from tracejit.ops.public.random import rand
 
-__all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout", "kept_by_dropout"]
-
-
-def kept_by_dropout(input: Any, shape: tuple[int, ...], p: float) -> Any:
-    """A bool tensor, each element True with probability 1 - p."""
-    return rand(shape, dtype=float32 if input.dtype.is_reduced else input.dtype) >= p  # reduced numbers are too coarse for p
+__all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"]
 
 
 def _probability(name: str, p: float) -> None:

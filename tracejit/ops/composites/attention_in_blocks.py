@@ -132,6 +132,7 @@ class _Mask(NamedTuple):
         return [x for x in (self.columns, self.mask if self._is_row else None) if x is not None]
 
     def of_pairs(self) -> list[Any]:
+        """What each query has for each key."""
         return [x for x in (None if self._is_row else self.mask, self.kept) if x is not None]
 
     def block(self, of_queries: list[Any], of_keys: list[Any], of_pairs: list[Any]) -> _Mask:
@@ -362,8 +363,8 @@ def attention_in_blocks(
 
     query, key, value: with the same dimensions before the last two.  mask: None, or bools (True takes part) or addends, [..., queries or
     1, keys], with these dimensions, or with 1 of each.  kept: None, or bools, [..., queries, keys]: the weights that dropout of
-    probability `rate` leaves.  causal: position i sees positions up to i.  What sees nothing has zeros, NaN if
-    `strict`.  rows: queries of a block, at most as many as there are."""
+    probability `rate` leaves.  causal: position i sees positions up to i.  What sees nothing has zeros, or
+    NaN if `strict`.  rows: queries of a block, at most as many as there are."""
     return _attention(query, key, value, mask, kept, scale, causal, rows, rate, strict)
 
 
@@ -386,8 +387,8 @@ def _(c: Any, g: Any, g_logarithm: Any) -> Any:
 class _AtOnce(NamedTuple):
     """Of all scores.  through: gradients of the weights less what is expected."""
 
+    mask: _Mask
     weights: Any
-    kept: Any
     through: Any
     g_scores: Any
 
@@ -412,7 +413,7 @@ def _at_once(
     scores = whole.applied(matmul.of(query * scale, transpose_matrix(key)))
     weights = exp.of(scores - logarithm)
     through = whole.dropped(matmul.of(g, transpose_matrix(value))) - expected
-    return _AtOnce(weights, whole, through, whole.seen(weights * through))
+    return _AtOnce(whole, weights, through, whole.seen(weights * through))
 
 
 def _gradients_rule(query: Aval, key: Aval, value: Aval, *_: Any, **attributes: Any) -> tuple[Aval, Aval, Aval]:
@@ -479,9 +480,9 @@ def _(c: Any, of_query: Any, of_key: Any, of_value: Any) -> Any:
     # The gradient of query is g_scores @ key, that of key g_scores.mT @ query, that of value weights.mT @ g.
     of_scores = (matmul.of(of_query, transpose_matrix(key)) + matmul.of(query, transpose_matrix(of_key))) * scale
     of_through = of_scores * w.weights
-    of_weights = of_scores * w.through + w.kept.dropped(matmul.of(g, transpose_matrix(of_value)))
+    of_weights = of_scores * w.through + w.mask.dropped(matmul.of(g, transpose_matrix(of_value)))
     of_exponents = of_weights * w.weights
-    dropped_weights, of_products = w.kept.dropped(w.weights), w.kept.dropped(of_through)
+    dropped_weights, of_products = w.mask.dropped(w.weights), w.mask.dropped(of_through)
     return (
         (matmul.of(of_exponents, key) + matmul.of(w.g_scores, of_key)) * scale,
         (matmul.of(transpose_matrix(of_exponents), query) + matmul.of(transpose_matrix(w.g_scores), of_query)) * scale,
