@@ -40,6 +40,7 @@ from tracejit.lowering.memory import Request, plan, slab_offsets
 from tracejit.lowering.memory_order import MemoryOrder
 from tracejit.lowering.peak import Peak, peak_of
 from tracejit.lowering.products import plan_product
+from tracejit.lowering.read_again import read_again
 from tracejit.lowering.recurring import Schedules
 from tracejit.lowering.regions import Moving, Region, partial_writes
 from tracejit.lowering.schedule import Scheduled
@@ -122,7 +123,7 @@ class _Lowering:
     ) -> None:
         self.loops = {node.outputs[0]: codes[id(node)] for node in graph.nodes if node.op.kind is Kind.LOOP}
         self.stages = [graph]  # the graph given, and what has become of it
-        for each in (dce, products):
+        for each in (dce, products, read_again, dce):
             graph = run_passes(graph, (each,))
             self.stages.append(graph)
         for node in graph.nodes:
