@@ -591,15 +591,15 @@ class _Lowering:
 
     def _peak(self, limit: int | None) -> Peak:
         """The step at which most of the arena is in use, and by what."""
-        labels = {s: (u, s) for u in self.units for s in u.scratch}
+        owners = {s: u for u in self.units for s in u.scratch}
 
         def what(key: int | Scratch) -> tuple[str, Node | None, Peak | None]:
             if isinstance(key, Scratch):
-                u, _ = labels[key]
+                u = owners[key]
                 return u.label, next(iter(u.nodes), None), None if u.loop is None else u.loop[1].peak
             number = self.values.producer.get(self.again.get(key, key))
             node = None if number is None else self.values.nodes[number]
-            return (node.op.name if node else "an input"), node, None
+            return "an input" if node is None else node.op.name, node, None
 
         return peak_of(self.requests, self.arena_bytes, [u.label for u in self.units], what, limit)
 
