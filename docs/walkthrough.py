@@ -16,6 +16,7 @@ import importlib
 import re
 import sys
 import tempfile
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -123,7 +124,8 @@ def _graph(text: str) -> str:
 
 def _names(history: Iterable[str]) -> str:
     """The passes that have run, of their stamps in a graph."""
-    return f"# {', '.join(stamp.split(':')[0] for stamp in history)}\n"
+    text = ", ".join(stamp.split(":")[0] for stamp in history)
+    return "".join(f"# {line}\n" for line in textwrap.wrap(text, 110))
 
 
 def _excerpt(text: str, *wanted: str) -> str:

@@ -12,11 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tracejit as T
-from tracejit.nn.functional import scaled_dot_product_attention
+from tracejit.core.attention_blocks import rows_of_block
+from tracejit.nn.functional import dropout, scaled_dot_product_attention
 from tracejit.ops.composites.attention import attention
-from tracejit.ops.composites.attention_in_blocks import attention_in_blocks, rows_of_block
+from tracejit.ops.composites.attention_in_blocks import attention_in_blocks
 
 LENGTH = 2048
+PLAIN: dict[str, Any] = {"rate": 0.0, "strict": False}
 
 
 def normal(*shape: int, seed: int = 0, dtype: Any = T.float64) -> T.Tensor:
@@ -57,7 +59,7 @@ def test_blocks_give_what_all_queries_give_at_once(
         return attention(query, key, value, seen_by_all, scale=0.6, causal=causal and mask is None)[0]
 
     def in_blocks(query: Any, key: Any, value: Any) -> Any:
-        return attention_in_blocks(query, key, value, mask, scale=0.6, causal=causal, rows=min(rows, length))[0]
+        return attention_in_blocks(query, key, value, mask, None, scale=0.6, causal=causal, rows=min(rows, length), **PLAIN)[0]
 
     given_ = [x.requires_grad_() for x in (query, key, value)]
     for found, expected in zip(with_gradients(in_blocks, *given_), with_gradients(at_once, *given_), strict=True):
@@ -135,11 +137,68 @@ def test_a_gradient_of_the_mask_is_that_of_all_scores() -> None:
     query, key, value = (normal(1, 6, 2, seed=k) for k in range(3))
     mask = normal(6, 6, seed=4).requires_grad_()
     (found,) = T.autograd.grad(
-        attention_in_blocks(query, key, value, mask.reshape(1, 6, 6), scale=1.0, causal=True, rows=2)[0].sum(), mask
+        attention_in_blocks(query, key, value, mask.reshape(1, 6, 6), None, scale=1.0, causal=True, rows=2, **PLAIN)[0].sum(),
+        mask,
     )
     hidden = T.where(T.arange(6).reshape(6, 1) < T.arange(6), T.tensor(float("-inf"), dtype=T.float64), mask)
     (expected,) = T.autograd.grad(attention(query, key, value, hidden, scale=1.0, causal=False)[0].sum(), mask)
     np.testing.assert_allclose(found.numpy(), expected.numpy(), atol=1e-14)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_dropout_leaves_the_weights_that_it_leaves_without_blocks(causal: bool) -> None:
+    def in_blocks(query: Any, key: Any, value: Any) -> Any:
+        T.manual_seed(3)
+        out = scaled_dot_product_attention(query, key, value, dropout_p=0.3, is_causal=causal)
+        return [out.detach(), *T.autograd.grad((out * out).sum(), [query, key, value]), T.rand(2)]
+
+    def at_once(query: Any, key: Any, value: Any) -> Any:
+        T.manual_seed(3)
+        out = dropout(attention(query, key, value, None, scale=8**-0.5, causal=causal)[1], 0.3) @ value
+        return [out.detach(), *T.autograd.grad((out * out).sum(), [query, key, value]), T.rand(2)]
+
+    operands = long_operands()
+    compiled = T.compile(in_blocks)
+    for _ in range(2):
+        replayed = compiled(*operands)
+    assert compiled.stats.compiled_calls == 1, compiled.explain()
+    for found, own, expected in zip(replayed, in_blocks(*operands), at_once(*operands), strict=True):
+        np.testing.assert_allclose(own.numpy(), expected.numpy(), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(found.numpy(), own.numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("rate", [1.0, 1.5])
+def test_dropout_of_everything_is_no_matter_of_blocks(rate: float) -> None:
+    query, key, value = long_operands()
+    if rate == 1.0:
+        assert not scaled_dot_product_attention(query, key, value, dropout_p=rate).any()
+    else:
+        with pytest.raises(ValueError, match="between 0 and 1"):
+            scaled_dot_product_attention(query, key, value, dropout_p=rate)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(2, 9), st.integers(1, 9), st.booleans(), st.booleans())
+def test_gradients_of_gradients_are_those_of_all_queries_at_once(length: int, source: int, causal: bool, drops: bool) -> None:
+    query, key, value = (normal(2, n, 3, seed=k).requires_grad_() for k, n in enumerate((length, source, source)))
+    kept = (normal(2, length, source, seed=5) > -0.5) if drops else None
+    factor = 1.0 if kept is None else kept.double() * 2
+
+    def at_once(query: Any, key: Any, value: Any) -> Any:
+        return (attention(query, key, value, None, scale=0.6, causal=causal)[1] * factor) @ value
+
+    def in_blocks(query: Any, key: Any, value: Any) -> Any:
+        return attention_in_blocks(
+            query, key, value, None, kept, scale=0.6, causal=causal, rows=2, rate=0.5 if drops else 0.0, strict=False
+        )[0]
+
+    def second(function: Any) -> list[Any]:
+        out = function(query, key, value)
+        first = T.autograd.grad((out * normal(*out.shape, seed=7)).sum(), [query, key, value], create_graph=True)
+        return list(T.autograd.grad(sum((g * g).sum() for g in first), [query, key, value]))
+
+    for found, expected in zip(second(in_blocks), second(at_once), strict=True):
+        np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-9, atol=1e-10)
 
 
 def test_short_sequences_have_no_blocks() -> None:

@@ -54,7 +54,7 @@ CASES = st.integers(1, 2).flatmap(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(CASES, st.integers(0, 100))
 def test_both_layouts_give_the_same_results_and_gradients(case: Any, seed: int) -> None:
     spatial, batch, inputs, outputs, groups = case

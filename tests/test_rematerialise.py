@@ -15,7 +15,7 @@ import tracejit
 from benchmarks.network_models import Network, select, step_side
 from tracejit.config import override
 from tracejit.core import convolutions
-from tracejit.lowering import lower, rematerialise
+from tracejit.lowering import memory_order, rematerialise
 from tracejit.lowering.rematerialise import NEAR, Work, most_alive, repetitions
 
 KB = 1 << 10
@@ -115,14 +115,14 @@ def save_every_byte(patch: pytest.MonkeyPatch) -> None:
         ("OPERATIONS", 1 << 40),
         ("SLICED_BYTES", 0),
     ):
-        patch.setattr(lower, name, value)
+        patch.setattr(memory_order, name, value)
     for name in ("NEAR", "LEAST_BYTES"):
         patch.setattr(rematerialise, name, 0)
 
 
 def save_nothing(patch: pytest.MonkeyPatch) -> None:
     for name in ("LEAST_PEAK", "SLICED_BYTES"):
-        patch.setattr(lower, name, 1 << 60)
+        patch.setattr(memory_order, name, 1 << 60)
 
 
 def trained(network: Network, saves: bool, monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
@@ -189,7 +189,7 @@ def test_windows_of_convolutions_are_made_again_and_of_one_image_at_a_time(monke
         save_nothing(patch)
         kept, _, expected = gradients_of_convolutions()
     with monkeypatch.context() as patch:
-        patch.setattr(lower, "SLICED_BYTES", 1 << 60)
+        patch.setattr(memory_order, "SLICED_BYTES", 1 << 60)
         again, done, results = gradients_of_convolutions()
     assert kept > 2 * WINDOWS > again > WINDOWS and "clone again: " in done and "slices" not in done
     assert results == expected
@@ -242,9 +242,9 @@ def test_gradients_of_weights_come_as_soon_as_what_they_read_is_there(monkeypatc
     rows = tracejit.tensor(rng.integers(0, 16, 512))
     weights = [tracejit.tensor(rng.normal(size=(64, 64)) / 8, requires_grad=True) for _ in range(10)]
     arenas, results = [], []
-    monkeypatch.setattr(lower, "REMATERIALISATIONS", 0)
+    monkeypatch.setattr(memory_order, "REMATERIALISATIONS", 0)
     for least in (1 << 60, 0):
-        monkeypatch.setattr(lower, "LEAST_PEAK", least)
+        monkeypatch.setattr(memory_order, "LEAST_PEAK", least)
         compiled = tracejit.compile(lambda *given: step(*given))
         for _ in range(2):
             given = compiled(table, rows, *weights)

@@ -37,7 +37,9 @@ class Config:
     (TRACEJIT_HOT_CALLS).  compile_wait: seconds that a call waits for its program beyond its own run; what takes longer is compiled in the
     background, while calls run eagerly; inf: calls wait however long it takes (TRACEJIT_COMPILE_WAIT).  enabled: False: compiled functions
     run eagerly, and nothing is recorded (TRACEJIT_DISABLE=1).  progress: work that takes long draws a bar on stderr where tqdm is
-    installed (TRACEJIT_PROGRESS=0: none does, as if `quiet=True` were given everywhere)."""
+    installed (TRACEJIT_PROGRESS=0: none does, as if `quiet=True` were given everywhere).  memory_limit: bytes of temporary memory that a
+    program is to need at most, beside its arguments, its results and what is kept for a backward pass; None: no limit.  More is computed
+    twice until it fits; where it does not, `explain()` says by how much.  It is read when a program is made (TRACEJIT_MEMORY_LIMIT)."""
 
     backend: str = "llvm"
     verify: bool = False
@@ -53,6 +55,7 @@ class Config:
     max_sizes: int = 256
     enabled: bool = True
     progress: bool = True
+    memory_limit: int | None = None
 
     def __setattr__(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -63,11 +66,9 @@ class Config:
     def check(self) -> None:
         """Raises TypeError for a setting of another type than its default's, ValueError for one that is out of range."""
         for field in fields(self):
-            kinds = (float, int) if field.type == "float" else (type(field.default),)
+            kinds = _KINDS.get(str(field.type), (type(field.default),))
             if type(getattr(self, field.name)) not in kinds:
-                raise TypeError(
-                    f"TRACEJIT_{field.name.upper()}: expected {type(field.default).__name__}, got {getattr(self, field.name)!r}"
-                )
+                raise TypeError(f"TRACEJIT_{field.name.upper()}: expected {field.type}, got {getattr(self, field.name)!r}")
         if self.backend not in _BACKENDS:
             raise ValueError(f"TRACEJIT_BACKEND: expected one of {', '.join(_BACKENDS)}, got {self.backend!r}")
         if not 0 <= self.debug <= 5:
@@ -80,10 +81,15 @@ class Config:
             raise ValueError(f"TRACEJIT_HOT_CALLS: expected a positive integer, or 0 for never, got {self.hot_calls}")
         if not self.compile_wait >= 0:
             raise ValueError(f"TRACEJIT_COMPILE_WAIT: expected seconds, 0 or more, or inf, got {self.compile_wait}")
+        if self.memory_limit is not None and self.memory_limit < 1:
+            raise ValueError(f"TRACEJIT_MEMORY_LIMIT: expected a positive number of bytes, or None, got {self.memory_limit}")
         for name in ("max_entries", "max_sizes", "max_failures", "cache_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"TRACEJIT_{name.upper()}: expected a positive integer, got {getattr(self, name)}")
 
+
+_KINDS: dict[str, tuple[type, ...]] = {"float": (float, int), "int | None": (int, type(None))}
+"""The types of a setting's values, where they are not the type of its default alone."""
 
 _watched: dict[str, list[Callable[[Any], object]]] = {}
 
@@ -98,6 +104,7 @@ _PARSED: dict[str, tuple[Callable[[str], Any], str]] = {
     "str": (str, "text"),
     "bool": ({"0": False, "1": True}.__getitem__, "0 or 1"),
     "int": (int, "an integer"),
+    "int | None": (int, "an integer"),
     "float": (float, "a number"),
 }
 

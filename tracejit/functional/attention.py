@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tracejit.core.attention_blocks import rows_of_block
 from tracejit.core.dtypes import bool_, float32, float64
 from tracejit.core.precision import lowered
 from tracejit.core.symbolic import concretise_sizes
 from tracejit.functional.layer import linear
 from tracejit.functional.regularisation import dropout
+from tracejit.functional.support import kept_by_dropout
 from tracejit.ops import reduce as primitives
 from tracejit.ops.composites.attention import attention
-from tracejit.ops.composites.attention_in_blocks import attention_in_blocks, rows_of_block
+from tracejit.ops.composites.attention_in_blocks import attention_in_blocks
 from tracejit.ops.creation import full
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import where
@@ -44,8 +46,8 @@ def scaled_dot_product_attention(
     of key and value.
 
     Long sequences are computed in blocks of queries: from 4 million scores on (L * S, times what stands before), with is_causal from one
-    million.  Then memory grows with L + S, not with L * S, also in the backward pass, which computes the weights again.  With dropout, and
-    where the dimensions before the last two broadcast, all scores are in memory."""
+    million.  Then memory grows with L + S, not with L * S, also in the backward pass, which computes the weights again.  Dropout takes one
+    byte for each score.  Where the dimensions before the last two broadcast, all scores are in memory."""
     if query.ndim < 2 or key.ndim < 2 or value.ndim < 2:
         raise RuntimeError(
             f"scaled_dot_product_attention(): expected at least 2 dimensions, got {query.ndim}, {key.ndim} and {value.ndim}"
@@ -64,10 +66,13 @@ def scaled_dot_product_attention(
     factor = 1.0 / math.sqrt(concretise_sizes(query.shape[-1])) if scale is None else float(scale)
     if key.shape[-2] == 0:
         return full(0.0, shape=(*query.shape[:-1], value.shape[-1]), dtype=query.dtype)
-    if dropout_p == 0.0 and _has_blocks(query, key, value) and (rows := rows_of_block(query, key, bool(is_causal))):
+    if 0.0 <= dropout_p < 1.0 and _has_blocks(query, key, value) and (rows := rows_of_block(query, key, bool(is_causal))):
         mask = _mask_in_blocks(attn_mask, query, key)
         if mask is not False:
-            return attention_in_blocks(query, key, value, mask, scale=factor, causal=bool(is_causal), rows=rows)[0]
+            scores = (*query.shape[:-1], key.shape[-2])
+            kept = kept_by_dropout(query, scores, dropout_p) if dropout_p > 0.0 else None
+            given = {"scale": factor, "causal": bool(is_causal), "rows": rows, "rate": float(dropout_p), "strict": False}
+            return attention_in_blocks(query, key, value, mask, kept, **given)[0]
     out, weights = attention(query, key, value, attn_mask, scale=factor, causal=bool(is_causal))
     return matmul(dropout(weights, dropout_p, True), value) if dropout_p > 0.0 else out
 

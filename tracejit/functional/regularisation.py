@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracejit.core.dtypes import float32
 from tracejit.core.library_warnings import warn
-from tracejit.functional.support import in_place_or_new
+from tracejit.functional.support import in_place_or_new, kept_by_dropout
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.public.keywords import of_tensors
-from tracejit.ops.public.random import rand
 
 __all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"]
-
-
-def _kept(input: Any, shape: tuple[int, ...], p: float) -> Any:
-    """A bool tensor, each element True with probability 1 - p."""
-    return rand(shape, dtype=float32 if input.dtype.is_reduced else input.dtype) >= p  # reduced numbers are too coarse for p
 
 
 def _probability(name: str, p: float) -> None:
@@ -30,7 +23,7 @@ def _dropped(name: str, input: Any, shape: tuple[int, ...], p: float, training: 
         return input
     if p == 1.0:
         return in_place_or_new(input, input * 0.0, inplace)
-    mask = cast(_kept(input, shape, p), dtype=input.dtype)
+    mask = cast(kept_by_dropout(input, shape, p), dtype=input.dtype)
     return in_place_or_new(input, input * (mask * (1.0 / (1.0 - p))), inplace)
 
 
@@ -88,7 +81,7 @@ def _alpha_dropped(name: str, input: Any, shape: tuple[int, ...], p: float, trai
     if p == 1.0:
         return in_place_or_new(input, input * 0.0, inplace)
     scale = float(((1.0 - p) * (1.0 + p * _SELU_LIMIT * _SELU_LIMIT)) ** -0.5)
-    mask = cast(_kept(input, shape, p), dtype=input.dtype)
+    mask = cast(kept_by_dropout(input, shape, p), dtype=input.dtype)
     return in_place_or_new(input, (input * mask + (1.0 - mask) * _SELU_LIMIT) * scale - scale * p * _SELU_LIMIT, inplace)
 
 

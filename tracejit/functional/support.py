@@ -1,4 +1,4 @@
-"""What several modules of functional share: in-place results, reductions of losses, checks of shapes."""
+"""What several modules of functional share: in-place results, what dropout keeps, reductions of losses, checks of shapes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tracejit.core.dtypes import float32
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import settled
 from tracejit.core.shapes import float_product, integer
 from tracejit.ops import reduce as primitives
 from tracejit.ops.public.keywords import require_tensors
+from tracejit.ops.public.random import rand
 
 __all__ = [
-    "in_place_or_new", "in_positions", "mean_of_all", "reduced", "reduction_of", "renamed", "same_dtype", "sum_of_all",
+    "in_place_or_new", "in_positions", "kept_by_dropout", "mean_of_all", "reduced", "reduction_of", "renamed", "same_dtype", "sum_of_all",
     "trailing_dims",
 ]  # fmt: skip
 
@@ -119,3 +121,8 @@ def trailing_dims(name: str, input: Any, normalized_shape: int | Sequence[int], 
                 f"{name}(): expected {argument} of shape {list(shape)} (normalized_shape), got {list(value.shape)}"
             )
     return tuple(range(input.ndim - len(shape), input.ndim))
+
+
+def kept_by_dropout(input: Any, shape: tuple[int, ...], p: float) -> Any:
+    """A bool tensor, each element True with probability 1 - p."""
+    return rand(shape, dtype=float32 if input.dtype.is_reduced else input.dtype) >= p  # reduced numbers are too coarse for p

@@ -104,8 +104,8 @@ class TracingInterpreter(Interpreter):
     def run_scan(
         self, step: Any, carried: list[Any], sliced: list[Any], count: int, reverse: bool, shared: list[Any] | None = None
     ) -> Any:
-        """A loop, whose body is a step traced by itself."""
-        if shared is None or count <= FEWEST:
+        """A loop of two steps or more, whose body is a step traced by itself: no step is written out before it, as in a recording."""
+        if shared is None or count < FEWEST:
             return None
         first, last = len(carried), len(carried) + len(sliced)
 

@@ -45,7 +45,7 @@ from tracejit.llvm.operations import constant, lane_type
 from tracejit.native.text import FunctionText
 
 __all__ = [
-    "BLOCK", "KINDS", "OF_16", "OF_32", "ROWS", "STRETCH", "VECTOR", "VECTORS", "Tile", "VectorText", "helper", "is_thin", "kinds",
+    "BLOCK", "KINDS", "OF_16", "OF_32", "ROWS", "VECTOR", "VECTORS", "Tile", "VectorText", "helper", "is_thin", "kinds",
     "panel_functions", "parameters", "scratch", "thin", "transposed",
 ]  # fmt: skip
 
@@ -793,7 +793,7 @@ def panel_functions(dtype: DType) -> tuple[str, ...]:
 
 # What packed_windows.py packs for the same kernels.
 ROWS, VECTORS, KINDS = OF_32.rows, OF_32.vectors, OF_32.kinds
-STRETCH, BLOCK, VECTOR = _STRETCH, _BLOCK, _VECTOR
+BLOCK, VECTOR = _BLOCK, _VECTOR
 VectorText = _Function
 parameters, transposed = _parameters, _transposed
 

@@ -23,7 +23,7 @@ from typing import Final
 from tracejit.core.convolutions import TAP, WORDS
 from tracejit.llvm import packed_products as packed
 from tracejit.llvm.operations import constant
-from tracejit.llvm.window_text import LINE, OUTSIDE, WindowText, memory_of
+from tracejit.llvm.window_text import LINE, OUTSIDE, STRETCH, WindowText, memory_of
 
 __all__ = ["give_out", "give_turned", "left", "product_task", "weight_task", "windows"]
 
@@ -41,7 +41,7 @@ def windows(f: WindowText, name: str) -> str:
     sizes = {d: f.integers(w[f"size.{d}"]) for d in "zyx"}
     of_channel = f.mul("%taps", "%line")
     bits, width = f"i{f.lanes}", f.lanes // 8
-    most_vectors = packed.STRETCH // f.lanes
+    most_vectors = STRETCH // f.lanes
     begins, shifts, apart = (f.op(f"alloca [{n} x i64]") for n in (most_vectors, packed.BLOCK, 1))
     masks = f.op(f"alloca [{most_vectors * packed.BLOCK} x {bits}]")
 
@@ -384,11 +384,11 @@ def weight_task(f: WindowText, name: str, *, one: str, names: dict[str, str]) ->
     channel, row = f.mul(w["source.channel"], f.size), f.mul(w["target.row"], f.size)
     own = f.at("%b", f.mul("%channel", channel))
     gradient = f.at("%a", f.mul("%output", row))
-    line = packed.STRETCH * f.size
+    line = STRETCH * f.size
     rows = f.mul("%channels", "%taps")
 
     def stretch(s: str) -> None:
-        terms = f.least(f.sub(total, s), packed.STRETCH)
+        terms = f.least(f.sub(total, s), STRETCH)
         vectors = f.up(terms, f.lanes)
         image = f.call_own("i64", names["columns"], ("ptr", "%words"), ("i64", s), ("i64", terms), ("i64", f.mul(vectors, f.lanes)),
                            ("ptr", columns))  # fmt: skip
@@ -420,7 +420,7 @@ def weight_task(f: WindowText, name: str, *, one: str, names: dict[str, str]) ->
 
         f.loop("0", "%outputs", f.wide, one_panel)
 
-    f.loop("0", total, packed.STRETCH, stretch)
+    f.loop("0", total, STRETCH, stretch)
     there = f.dot(("%output", w["left.row"]), ("%channel", w["left.channel"]), (f.op(f"load i64, ptr {tap}"), "1"))
     f.void(names["out"], ("ptr", "%words"), ("ptr", part), ("i64", rows), ("i64", "%outputs"), ("ptr", f.element("%c", there)))
     f.lines.append("ret void")

@@ -15,7 +15,7 @@ from tracejit.core.dtypes import DType
 from tracejit.llvm import packed_products as packed
 from tracejit.llvm.packed_products import VectorText
 
-__all__ = ["GROUP", "LINE", "OUTSIDE", "VECTOR", "WindowText", "columns", "memory_of", "scratch"]
+__all__ = ["GROUP", "LINE", "OUTSIDE", "STRETCH", "VECTOR", "WindowText", "columns", "memory_of", "scratch"]
 
 VECTOR: Final = packed.VECTOR
 """Bytes of a vector."""
@@ -23,6 +23,8 @@ GROUP: Final = 2048
 """Bytes of a row of the columns that a task has: so much of the result is in the second cache while it is added to."""
 LINE: Final = GROUP + 64
 """Bytes from row to row of that part of the result."""
+STRETCH: Final = 256
+"""Terms that are added up in registers at most: as many columns as a task has in float64, `GROUP` bytes."""
 ARRAYS: Final = 5  # of 32-bit integers, one for each column: offset, z, y, x in the source; offset in the target
 OUTSIDE: Final = -(1 << 30)
 """A coordinate that no tap brings into an image."""
@@ -30,8 +32,8 @@ OUTSIDE: Final = -(1 << 30)
 
 def scratch(dtype: DType) -> int:
     """Bytes of memory that a task needs: a panel, a block of rows, a part of the result, and where its columns are."""
-    panel = packed.STRETCH * packed.VECTORS * packed.VECTOR
-    block = packed.BLOCK * packed.STRETCH * dtype.itemsize
+    panel = STRETCH * packed.VECTORS * packed.VECTOR
+    block = packed.BLOCK * STRETCH * dtype.itemsize
     return packed.VECTOR + panel + block + packed.BLOCK * LINE + ARRAYS * 4 * (GROUP // dtype.itemsize)
 
 
@@ -206,6 +208,6 @@ def memory_of(f: WindowText) -> tuple[str, str, str, str]:
     address = f.op("ptrtoint ptr %scratch to i64")
     even = f.op(f"and i64 {f.add(address, packed.VECTOR - 1)}, {-packed.VECTOR}")
     panel = f.op(f"inttoptr i64 {even} to ptr")
-    block = f.at(panel, packed.STRETCH * packed.VECTORS * packed.VECTOR)
-    part = f.at(block, packed.BLOCK * packed.STRETCH * f.size)
+    block = f.at(panel, STRETCH * packed.VECTORS * packed.VECTOR)
+    part = f.at(block, packed.BLOCK * STRETCH * f.size)
     return panel, block, part, f.at(part, packed.BLOCK * LINE)

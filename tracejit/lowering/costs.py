@@ -5,25 +5,43 @@ The numbers come from the scalar lowering itself, so no table of primitives is n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
+from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.dtypes import DType
 from tracejit.core.op import Kind, Op
 from tracejit.core.symbolic import cached
-from tracejit.ir.graph import Literal, Node
+from tracejit.ir.graph import Literal, Node, Operand
 from tracejit.loops.expressions import Expr, Var, builder
 from tracejit.loops.weights import total_weight
 from tracejit.lowering.values import Values
 
-__all__ = ["CHEAP_LOAD", "EXPENSIVE", "LONG_CHAIN", "compute_dtype", "operation_cost", "row_cost"]
+__all__ = ["CHEAP_LOAD", "EXPENSIVE", "LONG_CHAIN", "AvalsOf", "compute_dtype", "operation_cost", "row_cost"]
 
 EXPENSIVE: Final = 8  # from here on a value is kept rather than computed again
 LONG_CHAIN: Final = 6  # from here on a value and all it is computed from are kept, where a row of them fits into near memory
 CHEAP_LOAD: Final = 3  # from here on a value that lies in memory anyway is loaded rather than computed again
 
 
-def compute_dtype(values: Values, node: Node) -> DType:
+@dataclass(frozen=True, slots=True)
+class AvalsOf:
+    """The avals of a graph, for costs of its nodes."""
+
+    avals: Mapping[int, Aval | ScalarAval]
+
+    def aval(self, v: int) -> Aval:
+        """The aval of a tensor."""
+        aval = self.avals[v]
+        assert isinstance(aval, Aval)
+        return aval
+
+    def is_tensor(self, x: Operand) -> bool:
+        return type(x) is int and isinstance(self.avals[x], Aval)
+
+
+def compute_dtype(values: Values | AvalsOf, node: Node) -> DType:
     """The dtype that Python scalars beside tensors take in an elementwise node."""
     skip = 1 if "condition first" in node.op.traits else 0
     for o in node.operands[skip:]:
@@ -32,7 +50,7 @@ def compute_dtype(values: Values, node: Node) -> DType:
     return values.aval(node.outputs[0]).dtype
 
 
-def operation_cost(values: Values, node: Node) -> int:
+def operation_cost(values: Values | AvalsOf, node: Node) -> int:
     """The cost of one element, operands excluded."""
     if node.op.kind is not Kind.ELEMENTWISE:
         return 0 if node.op.kind in (Kind.CREATION, Kind.MOVEMENT) else 2

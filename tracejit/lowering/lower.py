@@ -3,36 +3,31 @@
 `lower(graph, layouts, ...) -> Lowered`: values and layouts (values.py), groups (fuse.py), nests (schedule.py, special.py), BLAS calls
 (products.py), an order of steps, the memory plan, the description of the frame that a runtime needs.
 
-Order: whatever an exit needs comes first, so that a program leaves early; user storage is written last.  Where much memory is alive,
-units that end lives come early, some units are done twice rather than their results kept (rematerialise.py), and a nest and the product
-beside it are done slice by slice.  A written input is updated
-by the nest that computes its new contents if that nest comes after every exit and nothing later reads the old contents; otherwise the
-new contents are copied at the end, and those of a part of it always (regions.py).
+Order: whatever an exit needs comes first, so that a program leaves early; user storage is written last; where much memory is alive,
+memory_order.py changes it.  A written input is updated by the nest that computes its new contents if that nest comes after every exit
+and nothing later reads the old contents; otherwise the new contents are copied at the end, and those of a part of it always (regions.py).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from tracejit.config import config
 from tracejit.core.aval import Aval, ScalarAval
-from tracejit.core.convolutions import Call
 from tracejit.core.dtypes import uint8
-from tracejit.core.op import REGISTRY, Effect, Kind
+from tracejit.core.op import REGISTRY, Kind
 from tracejit.core.shapes import contiguous
-from tracejit.core.symbolic import has_symbols, text_of, without_symbols
+from tracejit.core.symbolic import text_of, without_symbols
 from tracejit.ir.graph import Graph, Literal, Node, Operand, all_nodes
 from tracejit.ir.layouts import Strided, is_whole
 from tracejit.ir.loop import leaves_by_step
 from tracejit.loops.language import Nest
 from tracejit.loops.verify import verify
 from tracejit.lowering.convolutions import convolution_calls, convolution_steps
-from tracejit.lowering.costs import operation_cost
 from tracejit.lowering.divide import NestPart
 from tracejit.lowering.elements import Scratch, python_dtype
 from tracejit.lowering.exits import exit_codes
@@ -42,13 +37,15 @@ from tracejit.lowering.lapack import lapack_call, scratch_for
 from tracejit.lowering.likeness import Nests, group_alike_units, merge_runs
 from tracejit.lowering.live import NOTHING_LIVE, Inherited, LiveValues, ValueLocation, live
 from tracejit.lowering.lowered import Lowered, Output, StepOrigin, Traffic
-from tracejit.lowering.memory import Request, aligned, plan, slab_offsets
+from tracejit.lowering.memory import Request, plan, slab_offsets
+from tracejit.lowering.memory_order import MemoryOrder
+from tracejit.lowering.peak import Peak, peak_of
 from tracejit.lowering.products import plan_product
+from tracejit.lowering.read_again import read_again
 from tracejit.lowering.recurring import Schedules
 from tracejit.lowering.regions import Moving, Region, partial_writes
-from tracejit.lowering.rematerialise import LEAST_PEAK, Work, most_alive, repetitions
 from tracejit.lowering.schedule import Scheduled
-from tracejit.lowering.special import check_nest, copy_nest, fill_nest, is_host, slice_nest, special
+from tracejit.lowering.special import check_nest, copy_nest, fill_nest, is_host, special
 from tracejit.lowering.steps import (
     Address,
     ArraySpec,
@@ -62,6 +59,7 @@ from tracejit.lowering.steps import (
     array_slot,
     with_slots,
 )
+from tracejit.lowering.unit import Slices, Unit
 from tracejit.lowering.values import Values
 from tracejit.passes.copies import copies
 from tracejit.passes.dce import dce
@@ -70,55 +68,21 @@ from tracejit.passes.products import is_tiny, products
 
 __all__ = ["NeedsHost", "lower"]
 
-REMATERIALISATIONS = 3
-"""Times at most that units are done again for the sake of memory, each time that of the step where most is alive."""
-ENOUGH_LESS = 0.9
-"""They are if at most this part of it is alive then."""
-SLICED_BYTES = 1 << 20
-"""A smaller value is made whole before it is read."""
-BYTES_MOVED, OPERATIONS = 8, 32
-"""So many bytes that a unit moves, or operations on elements, cost as much as one byte that is kept."""
 
+class _Placed(NamedTuple):
+    """Where values are, and the parts of a `Lowered` that follow from it; `slots`: of a frame; written: whether some input is written."""
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Slices:
-    """A nest and a product, one of which makes the value that the other reads, done slice by slice of it, so that there is one at a time.
-
-    nest: does the first slice.  comes_first: whether it makes the value.  moving: (root, bytes from slice to slice) of what the two read
-    and write else.  batch: of the product for one slice."""
-
-    count: int
-    value: int
-    nest: tuple[NestPart, ...]
-    comes_first: bool
-    moving: tuple[tuple[int, int], ...]
-    product: Node
-    batch: tuple[tuple[int, int, int, int], ...]
-
-
-@dataclass(slots=True, eq=False)
-class _Unit:
-    """One step before addresses are known.  `build` makes the step(s)."""
-
-    label: str
-    reads: frozenset[int]
-    writes: frozenset[int]
-    exits: bool = False
-    codes: tuple[int, ...] = ()  # of its exits
-    nest: Scheduled | None = None
-    nest_parts: tuple[NestPart, ...] = ()  # of the nest
-    product: Node | None = None
-    copy: tuple[Strided, Strided, Aval] | None = None
-    moving: tuple[Moving, ...] = ()  # in the target of the copy
-    loop: tuple[Node, Lowered] | None = None  # its body
-    lapack: Node | None = None
-    convolution: Sequence[Call] = ()  # calls of kernels, after the nest
-    base: int = 0  # of the body's slots
-    scratch: list[Scratch] = field(default_factory=list)
-    read_bytes: int = 0
-    nodes: tuple[Node, ...] = ()  # that it computes
-    slices: _Slices | None = None  # if it is done slice by slice
-    instead: Mapping[int, int] = field(default_factory=dict)  # a value -> the repetition's, which the unit reads or makes
+    specs: list[ArraySpec]
+    arrays: int
+    fresh: list[Aval]
+    outputs: list[Output]
+    slab_size: int | None
+    arena_slot: int
+    arena_bytes: int
+    constants: list[tuple[int, Any]]
+    numbers: dict[int, NumberSlot | int | float]
+    slots: int
+    written: bool
 
 
 class NeedsHost(ValueError):
@@ -160,7 +124,7 @@ class _Lowering:
     ) -> None:
         self.loops = {node.outputs[0]: codes[id(node)] for node in graph.nodes if node.op.kind is Kind.LOOP}
         self.stages = [graph]  # the graph given, and what has become of it
-        for each in (dce, products):
+        for each in (dce, products, read_again, dce):
             graph = run_passes(graph, (each,))
             self.stages.append(graph)
         for node in graph.nodes:
@@ -194,12 +158,14 @@ class _Lowering:
         self.homes: dict[int, Address] = {}
         self.accumulated: dict[int, int] = {}  # a product -> the value that takes over its memory and adds to it, in order
         self.owners: dict[int, int] = {}  # a product -> the last value that does
-        self.units: list[_Unit] = []
+        self.units: list[Unit] = []
         self.again: dict[int, int] = {}  # what a repeated unit makes, known by a number that no value has -> the value
         self.instead: Mapping[int, int] = {}  # that of the unit whose steps are being made
         self.within: dict[int, Address] = {}  # where roots are within the loop over slices whose steps are being made
         self.saved: dict[int, int] = {}  # a position of the residual slab that is no value's -> its elements
         self.nests = Nests()
+        self.requests: list[Request] = []  # of the arena
+        self.arena_bytes = 0
         self.met_codes: list[int] = []  # exits of the unit that is being built
 
     # --- units
@@ -215,7 +181,7 @@ class _Lowering:
         groups = group_nodes(values, self.inlined)
         stored = stored_nodes(values, groups, self.inlined)
         schedules = Schedules(values, stored, self.inlined, self.exit_code)
-        first_units: dict[int, _Unit] = {}  # by id of what `schedules` keeps
+        first_units: dict[int, Unit] = {}  # by id of what `schedules` keeps
         for k, group in enumerate(groups):
             node = None if group.is_nest else values.nodes[group.first]
             if node is not None and node.op.kind is Kind.LOOP:
@@ -255,15 +221,15 @@ class _Lowering:
         layout, moving = region.layout(layout)
         return layout, tuple([replace(step, operand=self.locations.get(step.operand, step.operand)) for step in moving])
 
-    def _nest_unit(self, label: str, done: Scheduled, read_bytes: int) -> _Unit:
+    def _nest_unit(self, label: str, done: Scheduled, read_bytes: int) -> Unit:
         parts = self._nest_parts(done)
         scratch = list(dict.fromkeys(a.root for part in parts for a in part.buffers if isinstance(a.root, Scratch)))
         codes, self.met_codes = tuple(self.met_codes), []
-        return _Unit(
+        return Unit(
             label, done.reads, done.writes, done.exits, codes, nest=done, nest_parts=parts, scratch=scratch, read_bytes=read_bytes
         )
 
-    def _special_unit(self, label: str, done: Scheduled, operands: Iterable[Operand]) -> _Unit:
+    def _special_unit(self, label: str, done: Scheduled, operands: Iterable[Operand]) -> Unit:
         """The unit of a node that is no member of a group."""
         return self._nest_unit(label, done, self._bytes_of(operands, done.reads))
 
@@ -312,9 +278,7 @@ class _Lowering:
         for total in added:
             self.accumulated[total] = out  # type: ignore[index]
         self.units.append(
-            _Unit(
-                "matmul", reads, frozenset((out,)), product=node, read_bytes=self._bytes_of(node.operands, reads), nodes=(node,)
-            )
+            Unit("matmul", reads, frozenset((out,)), product=node, read_bytes=self._bytes_of(node.operands, reads), nodes=(node,))
         )
 
     def _convolution_unit(self, node: Node, k: int) -> None:
@@ -323,7 +287,7 @@ class _Lowering:
         filled = self._nest_parts(fill_nest(values, out, 0, f"nest{k}")) if clears else ()
         reads = frozenset(values.root(o) for o in node.operands[:2])  # type: ignore[arg-type]
         self.units.append(
-            _Unit(
+            Unit(
                 node.op.name,
                 reads,
                 frozenset((out,)),
@@ -337,7 +301,7 @@ class _Lowering:
     def _lapack_unit(self, node: Node) -> None:
         reads = frozenset(self.values.root(o) for o in node.operands)  # type: ignore[arg-type]
         self.units.append(
-            _Unit(
+            Unit(
                 node.op.name,
                 reads,
                 frozenset(node.outputs),
@@ -367,7 +331,7 @@ class _Lowering:
             self.accumulated[x] = out  # type: ignore[index]
         reads = frozenset(values.root(o) for o in node.operands if values.is_tensor(o))  # type: ignore[arg-type]
         self.units.append(
-            _Unit(
+            Unit(
                 text_of("loop of ", attributes["count"], " steps") if "count" in attributes else "loop while a condition holds",
                 reads,
                 frozenset(node.outputs),
@@ -401,22 +365,22 @@ class _Lowering:
         early, late = self.units[: self.first_free], self.units[self.first_free :]
         self.units = [*self._gathered(early), *self._gathered(late)]
 
-    def _gathered(self, units: list[_Unit]) -> list[_Unit]:
+    def _gathered(self, units: list[Unit]) -> list[Unit]:
         targets = {v: t for t, v in self.writes}
         made: dict[int, int] = {}  # value -> the number of the run that makes it
         read: dict[int, int] = {}  # value -> the number of the last run that reads it
         first, last = 0, -1  # runs: nothing comes before `first`
 
-        def kind(u: _Unit) -> Nest | None:
+        def kind(u: Unit) -> Nest | None:
             return u.nest_parts[0].nest if len(u.nest_parts) == 1 and u.nest_parts[0].division is None else None
 
-        def earliest(u: _Unit) -> int:
+        def earliest(u: Unit) -> int:
             if u.exits:
                 return max(last, 0)
             replaced = [read[targets[v]] for v in u.writes if targets.get(v) in read]
             return max([first, *[made[v] for v in u.reads if v in made], *replaced])
 
-        def note_run(u: _Unit, number: int) -> None:
+        def note_run(u: Unit, number: int) -> None:
             nonlocal first, last
             last = max(last, number)
             if u.exits:
@@ -428,211 +392,17 @@ class _Lowering:
 
         return group_alike_units(units, kind, earliest, note_run)
 
-    def _sizes(self) -> dict[int, int]:
-        """Bytes of the values whose memory is free when nothing reads them any more, and no other value's."""
-        # Whatever is decided by them is right for all sizes, so these need not be noted.
-        values, other = self.values, {*self._elsewhere(), *self.accumulated, *self.accumulated.values()}
-        made = {v for u in self.units for v in u.writes if (v in values.producer or v in self.again) and v not in other}
-        return {v: aligned(without_symbols(self._nbytes(v))) for v in made}
-
-    def _bring_forward(self) -> None:
-        """Do units that end the lives of more than they make as soon as what they read is there: gradients of weights above all, even
-        before an exit that needs what comes before them."""
-        sizes = self._sizes()
-        if most_alive([Work(u.reads, u.writes) for u in self.units], sizes)[0] < LEAST_PEAK:
-            return
-        written = {v for _, v in self.writes}
-        last_reader = {v: k for k, u in enumerate(self.units) for v in u.reads}
-        made: dict[int, int] = {}  # value -> the position at which it is made by now
-        order: list[tuple[int, bool, int]] = []
-        for k, u in enumerate(self.units):
-            needed = [made[v] for v in u.reads if v in made]
-            ended = sum(sizes.get(v, 0) for v in u.reads if last_reader[v] == k)
-            is_free = (
-                not u.exits
-                and (u.nest is not None or u.product is not None or bool(u.convolution))
-                and written.isdisjoint(u.writes)
-            )
-            moves = is_free and ended > sum(sizes.get(v, 0) for v in u.writes)
-            position = max([0, *needed]) if moves else k
-            order.append((position, moves, k))
-            # What needs nothing (zeros to which a product adds) is made just before its first reader.
-            needs_nothing = not u.reads and not u.exits and u.nest is not None
-            made.update(dict.fromkeys(u.writes, 0 if needs_nothing else position))
-        first_reader = {v: order[k] for k, u in reversed(list(enumerate(self.units))) for v in u.reads}
-        for k, u in enumerate(self.units):
-            if not u.reads and not u.exits and u.nest is not None and u.writes:
-                readers = [first_reader[v] for v in u.writes if v in first_reader]
-                if readers and min(readers)[1]:
-                    position, moves, _ = min(readers)
-                    order[k] = position, moves, k
-        self.units = [self.units[k] for _, _, k in sorted(order)]
-        self.first_free = 1 + max((k for k, u in enumerate(self.units) if u.exits), default=-1)
-
-    def _rematerialise(self) -> None:
-        """Do units a second time before later ones that read what they make, where that takes less memory (rematerialise.py)."""
-        for _ in range(REMATERIALISATIONS):
-            if not self._rematerialise_once():
-                return
-
-    def _rematerialise_once(self) -> bool:
-        """Whether there is less alive then."""
-        values, units = self.values, self.units
-        shared = {*self.accumulated, *self.accumulated.values()}
-        sizes = self._sizes()
-        works = [Work(u.reads, u.writes, self._cost_again(u, shared)) for u in units]
-        most, _ = most_alive(works, sizes)
-        if most < LEAST_PEAK:
-            return False
-        fresh = max(values.avals, default=0) + 1 + len(self.again)
-        found, instead = repetitions(works, sizes, fresh)
-        copies: dict[int, list[_Unit]] = {}
-        for k, repetition in enumerate(found):
-            unit = units[repetition.step]
-            read = instead[len(units) + k]
-            again = replace(
-                unit,
-                label=unit.label if unit.label.endswith(" again") else f"{unit.label} again",
-                reads=frozenset(read.get(v, v) for v in unit.reads),
-                writes=frozenset(repetition.names.values()),
-                instead=_renamed(unit.instead, {**read, **repetition.names}),
-            )
-            copies.setdefault(repetition.before, []).append(again)
-            for v, name in repetition.names.items():
-                sizes[name] = sizes.get(v, aligned(without_symbols(self._nbytes(v))))
-        renamed = [
-            replace(u, reads=frozenset(instead[k].get(v, v) for v in u.reads), instead=_renamed(u.instead, instead[k]))
-            if k in instead
-            else u
-            for k, u in enumerate(units)
-        ]
-        changed = [each for k, u in enumerate(renamed) for each in (*copies.get(k, ()), u)]
-        less, _ = most_alive([Work(u.reads, u.writes) for u in changed], sizes)
-        if less > ENOUGH_LESS * most:
-            return False
-        for repetition in found:
-            self.again.update({name: self.again.get(v, v) for v, name in repetition.names.items()})
-        self.first_free += sum(len(made) for before, made in copies.items() if before < self.first_free)
-        self.units = changed
-        return True
-
-    def _slice(self) -> None:
-        """Do a nest and the product that reads what it makes, or makes what it reads, slice by slice where that saves much memory."""
-        readers = Counter(v for u in self.units for v in u.reads)
-        readers.update(self._elsewhere())
-        units: list[_Unit] = []
-        skipped = 0  # of the units up to the last exit, those that are part of the one before
-        for k, u in enumerate(self.units):
-            both = self._sliced(units[-1], u, readers) if units and k != self.first_free else None
-            if both is None:
-                units.append(u)
-            else:
-                units[-1] = both
-                skipped += k < self.first_free
-        self.units, self.first_free = units, self.first_free - skipped
-
-    def _sliced(self, one: _Unit, other: _Unit, readers: Mapping[int, int]) -> _Unit | None:
-        """Two neighbours as one unit, if they may be done slice by slice.  readers: how often each value is read, or needed at the end."""
-        nest, product = (one, other) if one.nest is not None else (other, one)
-        if len(one.writes) != 1:
-            return None
-        (v,) = one.writes
-        if v not in other.reads or readers[v] > 1 or nest.nest is None or product.product is None or len(nest.nodes) != 1:
-            return None
-        values, node, matmul = self.values, nest.nodes[0], product.product
-        if v in self.accumulated or nest.exits or nest.scratch or len(nest.reads) != 1:
-            return None
-        nbytes, own = self._nbytes(v), self.again.get(v, v)
-        shape = values.shape(node.outputs[0])
-        if (
-            not shape
-            or has_symbols((nbytes, *shape))
-            or nbytes < SLICED_BYTES
-            or any(r in product.reads for r in nest.reads - {v})
-        ):
-            return None
-        x, y, *_ = matmul.operands
-        left, right, result = values.strided[x], values.strided[y], values.strided[matmul.outputs[0]]  # type: ignore[index]
-        comes_first, count, itemsize = nest is one, shape[0], values.aval(own).dtype.itemsize
-        batch = self._gemm_batch(matmul)
-        whole = right if comes_first else result
-        if not batch or count < 2 or batch[0][0] % count or whole.root != own or whole.offset or left.root == own:
-            return None
-        per = batch[0][0] // count
-        steps = [per * stride for stride in batch[0][1:]]
-        if steps[1 if comes_first else 2] * count * itemsize != nbytes or (not comes_first and right.root == own):
-            return None
-        done = slice_nest(values, node, "slice")
-        if done is None:
-            return None
-        written, read = values.strided[node.outputs[0]], values.strided[node.operands[0]]  # type: ignore[index]
-        mine, its = (written, read) if comes_first else (read, written)
-        if mine.root != own or mine.strides[0] * count * itemsize != nbytes:
-            return None
-        moving = {its.root: its.strides[0] * itemsize}
-        for layout, step in ((left, steps[0]), (result, steps[2]) if comes_first else (right, steps[1])):
-            if moving.setdefault(layout.root, step * itemsize) != step * itemsize:
-                return None
-        names = {**one.instead, **other.instead}
-        if any(
-            each.get(root, root) != names.get(root, root)
-            for root in moving
-            for each, u in ((one.instead, one), (other.instead, other))
-            if root in u.reads
-        ):
-            return None
-        rest = batch[1:] if per == 1 else ((per, *batch[0][1:]), *batch[1:])
-        slices = _Slices(count, own, self._nest_parts(done), comes_first, tuple(moving.items()), matmul, rest)  # type: ignore[arg-type]
-        return _Unit(
-            f"{one.label}, {other.label}, {count} slices",
-            (one.reads | other.reads) - {v},
-            other.writes,
-            slices=slices,
-            scratch=[Scratch(values.aval(own).dtype, nbytes // itemsize // count)],
-            read_bytes=one.read_bytes + other.read_bytes,
-            nodes=(*one.nodes, *other.nodes),
-            instead={root: name for root, name in names.items() if root != own},
-        )
-
-    def _gemm_batch(self, node: Node) -> tuple[tuple[int, int, int, int], ...]:
-        values = self.values
-        x, y = node.operands[:2]
-        a, b = values.strided[x], values.strided[y]  # type: ignore[index]
-        return plan_product(values.shape(x), a.strides, values.shape(y), b.strides, values.shape(node.outputs[0])).batch  # type: ignore[arg-type, return-value]
-
-    def _slice_loop(self, u: _Unit, slices: _Slices, numbers: Mapping[int, NumberSlot | int | float]) -> LoopCall:
-        pointers = [(u.base + k, self._address(root, 0, 1), advance) for k, (root, advance) in enumerate(slices.moving)]
-        self.within = {root: Address(u.base + k) for k, (root, _) in enumerate(slices.moving)}
-        self.within[slices.value] = self.scratch_homes[u.scratch[0]]
-        nest = [self._nest_call(part, numbers) for part in slices.nest]
-        product = replace(self._gemm(slices.product), batch=slices.batch)
-        self.within = {}
-        steps: list[ProgramStep] = [*nest, product] if slices.comes_first else [product, *nest]
-        return LoopCall(tuple(steps), slices.count, tuple(pointers), leaves_by_step=False)
-
-    def _elsewhere(self) -> set[int]:
+    def _lasting(self) -> set[int]:
         """Roots of values that are there when the program is over, or that are written somewhere at its end."""
         values = self.values
         lasting = (*self.results, *self.residuals, *self.locations.values(), *[v for _, v in self.writes])
         return {values.root(x) for x in lasting if values.is_tensor(x)}  # type: ignore[arg-type]
 
-    def _cost_again(self, u: _Unit, shared: AbstractSet[int]) -> int | None:
-        """Of doing a unit again, in bytes kept instead; None where that may not be, as another unit writes to its memory."""
-        if u.nest is None or u.exits or u.scratch or shared & (u.reads | u.writes):
-            return None
-        if any(node.op.effect not in (Effect.PURE, Effect.VIEW) or node.op.kind is Kind.GUARD for node in u.nodes):
-            return None
-        values = self.values
-        moved = sum(without_symbols(self._nbytes(v)) for v in (*u.reads, *u.writes))
-        elementwise = [n for n in u.nodes if n.op.kind is Kind.ELEMENTWISE]
-        computed = sum(operation_cost(values, n) * without_symbols(values.aval(n.outputs[0]).size) for n in elementwise)
-        return moved // BYTES_MOVED + computed // OPERATIONS
-
     def _nbytes(self, root: int) -> int:
         """Of a value that has memory of its own, or of what a repeated unit makes."""
         return self.values.nbytes(self.again.get(root, root))
 
-    def _commit(self, tensors: dict[int, int]) -> None:
+    def _commit(self, tensors: Mapping[int, int]) -> None:
         """Give written inputs their new contents: in place where that is safe, by copies at the end otherwise."""
         values = self.values
         kept = {values.root(v) for v in (*self.results, *self.residuals) if values.is_tensor(v)}  # type: ignore[arg-type]
@@ -665,7 +435,7 @@ class _Lowering:
                     continue
             read = [v, *[step.operand for step in moving if values.is_tensor(step.operand)]]
             copy = (layout, values.strided[v], aval)
-            self.units.append(_Unit("commit", frozenset(map(values.root, read)), frozenset(), copy=copy, moving=moving))
+            self.units.append(Unit("commit", frozenset(map(values.root, read)), frozenset(), copy=copy, moving=moving))
 
     # --- addresses
 
@@ -681,15 +451,66 @@ class _Lowering:
                 scalars.append(v)
             elif v not in elsewhere:
                 tensors[v] = len(tensors)
-        arrays = len(tensors)
         self._build_units()
         self._order()
         self._gather()
-        self._bring_forward()
-        self._rematerialise()
-        self._slice()
+        order = MemoryOrder(values, self.units, self.first_free, self.accumulated, self.writes, self._lasting(), self._nest_parts)
+        order.run()
+        placed = self._placed(order, tensors, scalars)
+        limit, best = config.memory_limit, (without_symbols(placed.arena_bytes), order.units, order.first_free)
+        while limit is not None and best[0] > limit and order.save_more():
+            placed = self._placed(order, tensors, scalars)
+            best = min(best, (without_symbols(placed.arena_bytes), order.units, order.first_free), key=lambda found: found[0])
+        if order.units is not best[1]:
+            order.units, order.first_free = best[1:]
+            placed = self._placed(order, tensors, scalars)
+        numbers, arena_slot = placed.numbers, placed.arena_slot
+        steps: list[ProgramStep] = []
+        about: list[tuple[str, StepOrigin]] = []  # each step
+        units: list[int] = []  # the number of the unit of each step
+        moved = list(map(self._moved, self.units))
+        for k, u in enumerate(self.units):
+            made = self._steps(u, numbers)
+            steps.extend(made)
+            main = next((i for i, s in enumerate(made) if isinstance(s, NestCall) and s.division is not None), 0)
+            origins = [StepOrigin.of(u.nodes, *(moved[k] if i == main else (0, 0))) for i in range(len(made))]
+            about += zip(self._describe(u, made, moved[k]), origins, strict=True)
+            units += [k] * len(made)
+
+        def together(run: Sequence[int]) -> tuple[str, StepOrigin]:
+            own = [units[k] for k in run]
+            given = [self.units[k] for k in own]
+            read, written = sum(moved[k][0] for k in own), sum(moved[k][1] for k in own)
+            origin = StepOrigin.of((node for u in given for node in u.nodes), read, written)
+            return text_of(given[0].label, f", {len(given)} times: reads ", read, " bytes, writes ", written), origin
+
+        steps, about = merge_runs(steps, about, together)
+        disjoint = tuple(tensors.values()) if placed.written else ()
+        return Lowered(
+            ProgramSpec(tuple(placed.specs), tuple(steps), placed.slots, disjoint),
+            placed.arrays,
+            tuple(placed.fresh),
+            placed.slab_size,
+            arena_slot,
+            placed.arena_bytes,
+            tuple(placed.constants),
+            tuple((numbers[v].index, graph.avals[v].python_type) for v in scalars),  # type: ignore[union-attr]
+            tuple(placed.outputs),
+            tuple([text for text, _ in about]),
+            self._traffic(moved, placed.fresh),
+            self._live(arena_slot),
+            tuple([origin for _, origin in about]),
+            self._peak(limit),
+        )
+
+    def _placed(self, order: MemoryOrder, tensors: Mapping[int, int], scalars: Sequence[int]) -> _Placed:
+        """Homes for all values of the units of an order; tensors: inputs and their numbers among the arrays."""
+        values, graph = self.values, self.values.graph
+        self.units, self.first_free, self.again = list(order.units), order.first_free, order.again
+        self.homes, self.saved = {}, {}
         written = {*self.written_later, *(t for t, v in self.writes if t != v)}
         specs = [ArraySpec.of(values.aval(v), values.strided[v].strides, v in written, v in self.layouts) for v in tensors]
+        arrays = len(tensors)
         for v, k in tensors.items():
             self.homes[v] = Address(array_slot(k))
         if self.slab_inputs:
@@ -728,44 +549,9 @@ class _Lowering:
             numbers[v] = NumberSlot(slot, python_dtype(python_type))
             slot += 1
         arena_bytes = self._arena(arena_slot)
-        steps: list[ProgramStep] = []
-        about: list[tuple[str, StepOrigin]] = []  # each step
-        units: list[int] = []  # the number of the unit of each step
-        moved = list(map(self._moved, self.units))
-        for k, u in enumerate(self.units):
-            made = self._steps(u, numbers)
-            steps.extend(made)
-            main = next((i for i, s in enumerate(made) if isinstance(s, NestCall) and s.division is not None), 0)
-            origins = [StepOrigin.of(u.nodes, *(moved[k] if i == main else (0, 0))) for i in range(len(made))]
-            about += zip(self._describe(u, made, moved[k]), origins, strict=True)
-            units += [k] * len(made)
+        return _Placed(specs, arrays, fresh, outputs, slab_size, arena_slot, arena_bytes, constants, numbers, slot, bool(written))
 
-        def together(run: Sequence[int]) -> tuple[str, StepOrigin]:
-            own = [units[k] for k in run]
-            given = [self.units[k] for k in own]
-            read, written = sum(moved[k][0] for k in own), sum(moved[k][1] for k in own)
-            origin = StepOrigin.of((node for u in given for node in u.nodes), read, written)
-            return text_of(given[0].label, f", {len(given)} times: reads ", read, " bytes, writes ", written), origin
-
-        steps, about = merge_runs(steps, about, together)
-        disjoint = tuple(tensors.values()) if written else ()
-        return Lowered(
-            ProgramSpec(tuple(specs), tuple(steps), slot, disjoint),
-            arrays,
-            tuple(fresh),
-            slab_size,
-            arena_slot,
-            arena_bytes,
-            tuple(constants),
-            tuple((numbers[v].index, graph.avals[v].python_type) for v in scalars),  # type: ignore[union-attr]
-            tuple(outputs),
-            tuple([text for text, _ in about]),
-            self._traffic(moved, fresh),
-            self._live(arena_slot),
-            tuple([origin for _, origin in about]),
-        )
-
-    def _outputs(self, tensors: dict[int, int], scalars: list[int], arrays: int) -> tuple[list[Aval], list[Output]]:
+    def _outputs(self, tensors: Mapping[int, int], scalars: Sequence[int], arrays: int) -> tuple[list[Aval], list[Output]]:
         fresh: list[Aval] = []
         outputs: list[Output] = []
         seen: dict[int, Output] = {}
@@ -802,7 +588,7 @@ class _Lowering:
             self.homes[location] = Address(slot, at)
             self.saved[location] = aval.size
             copy = Strided(location, 0, contiguous(aval.shape)), values.strided[v], aval
-            self.units.append(_Unit("save", frozenset((root,)), frozenset(), copy=copy))
+            self.units.append(Unit("save", frozenset((root,)), frozenset(), copy=copy))
         return size
 
     def _arena(self, slot: int) -> int:
@@ -819,9 +605,24 @@ class _Lowering:
             for v, (first, last) in life.items()
         ]
         offsets, total = plan(requests)
+        self.requests, self.arena_bytes = requests, total
         self.scratch_homes = {v: Address(slot, at) for v, at in offsets.items() if isinstance(v, Scratch)}
         self.homes.update({v: Address(slot, at) for v, at in offsets.items() if isinstance(v, int)})
         return total
+
+    def _peak(self, limit: int | None) -> Peak:
+        """The step at which most of the arena is in use, and by what."""
+        owners = {s: u for u in self.units for s in u.scratch}
+
+        def what(key: int | Scratch) -> tuple[str, Node | None, Peak | None]:
+            if isinstance(key, Scratch):
+                u = owners[key]
+                return u.label, next(iter(u.nodes), None), None if u.loop is None else u.loop[1].peak
+            number = self.values.producer.get(self.again.get(key, key))
+            node = None if number is None else self.values.nodes[number]
+            return "an input" if node is None else node.op.name, node, None
+
+        return peak_of(self.requests, self.arena_bytes, [u.label for u in self.units], what, limit)
 
     def _live(self, slot: int) -> LiveValues:
         """What is in the arena at each exit."""
@@ -863,7 +664,7 @@ class _Lowering:
         assert isinstance(home.offset, int)
         return Address(home.slot, home.offset + elements * itemsize) if elements else home
 
-    def _steps(self, u: _Unit, numbers: Mapping[int, NumberSlot | int | float]) -> list[ProgramStep]:
+    def _steps(self, u: Unit, numbers: Mapping[int, NumberSlot | int | float]) -> list[ProgramStep]:
         self.instead = u.instead
         if u.product is not None:
             return [self._gemm(u.product)]
@@ -885,7 +686,7 @@ class _Lowering:
         steps: list[ProgramStep] = [self._nest_call(part, numbers) for part in u.nest_parts]
         return [*steps, *convolution_steps(self.values, u.nodes[0], u.convolution, self._address)] if u.convolution else steps
 
-    def _loop(self, node: Node, body: Lowered, u: _Unit, numbers: Mapping[int, NumberSlot | int | float]) -> LoopCall:
+    def _loop(self, node: Node, body: Lowered, u: Unit, numbers: Mapping[int, NumberSlot | int | float]) -> LoopCall:
         values, attributes = self.values, node.attrs
         carried, sliced, reverse = attributes["carried"], attributes.get("sliced", 0), attributes.get("reverse", False)
         count: int | None = attributes.get("count")
@@ -911,6 +712,16 @@ class _Lowering:
         steps = [with_slots(step, lambda slot: u.base + slot, instead) for step in body.spec.steps]
         go = self._byte(node.operands[0]) if count is None else count
         return LoopCall(tuple(steps), go, tuple(pointers), leaves_by_step(node.op))
+
+    def _slice_loop(self, u: Unit, slices: Slices, numbers: Mapping[int, NumberSlot | int | float]) -> LoopCall:
+        pointers = [(u.base + k, self._address(root, 0, 1), advance) for k, (root, advance) in enumerate(slices.moving)]
+        self.within = {root: Address(u.base + k) for k, (root, _) in enumerate(slices.moving)}
+        self.within[slices.value] = self.scratch_homes[u.scratch[0]]
+        nest = [self._nest_call(part, numbers) for part in slices.nest]
+        product = replace(self._gemm(slices.product), batch=slices.batch)
+        self.within = {}
+        steps: list[ProgramStep] = [*nest, product] if slices.comes_first else [product, *nest]
+        return LoopCall(tuple(steps), slices.count, tuple(pointers), leaves_by_step=False)
 
     def _byte(self, v: Operand) -> Address:
         """Where a truth value is."""
@@ -949,7 +760,7 @@ class _Lowering:
             batch=p.batch,
         )
 
-    def _moved(self, u: _Unit) -> tuple[int, int]:
+    def _moved(self, u: Unit) -> tuple[int, int]:
         """(bytes read, bytes written) of a step."""
         if u.copy is not None:
             return u.copy[2].nbytes, u.copy[2].nbytes
@@ -963,7 +774,7 @@ class _Lowering:
         least = sum(values.aval(v).nbytes for v in used) + sum(a.nbytes for a in results)
         return Traffic(sum(r for r, _ in moved), sum(w for _, w in moved), least)
 
-    def _describe(self, u: _Unit, steps: Sequence[ProgramStep], moved: tuple[int, int]) -> list[str]:
+    def _describe(self, u: Unit, steps: Sequence[ProgramStep], moved: tuple[int, int]) -> list[str]:
         """A line for each step: what the unit computes, and the bytes it reads and writes; if it is in chunks, what else there is to do."""
         read, written = moved
         head = u.label, ": reads ", read, " bytes, writes ", written
@@ -995,12 +806,6 @@ def step_graph(body: Graph, carried: int, kept: int) -> Graph:
         outputs.append(v)
     writes = [(target, v) for target, v in zip(body.inputs, body.outputs[:carried], strict=False) if v != target]
     return replace(body, nodes=tuple(nodes), avals=avals, outputs=tuple(outputs), writes=tuple(writes))  # type: ignore[arg-type]
-
-
-def _renamed(instead: Mapping[int, int], names: Mapping[int, int]) -> dict[int, int]:
-    """names: of what is read; instead: what a value is called in the unit by now."""
-    known = {v: names.get(name, name) for v, name in instead.items()}
-    return {**{v: name for v, name in names.items() if v not in instead.values()}, **known}
 
 
 def _defined(graph: Graph) -> set[int]:

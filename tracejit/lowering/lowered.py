@@ -10,6 +10,7 @@ from tracejit.core.aval import Aval
 from tracejit.core.op import Kind
 from tracejit.ir.graph import Node, all_nodes
 from tracejit.lowering.live import NOTHING_LIVE, LiveValues
+from tracejit.lowering.peak import NO_MEMORY, Peak
 from tracejit.lowering.steps import ProgramSpec
 
 __all__ = ["Lowered", "Output", "StepOrigin", "Traffic"]
@@ -69,7 +70,7 @@ class Lowered:
     The tuple of arrays is: tensor inputs, the slab (if there is one), the memories of programs that have left, fresh outputs (`fresh`:
     their avals), the residual slab (if `slab_size` is not None).  Frame slots: `arena_slot` holds the address of `arena_bytes` bytes,
     `constants` the data pointers of arrays that never change, `scalars` (slot, Python type) the numbers of a call.  live: what is in the
-    arena at each exit.  text, origins: of each step.
+    arena at each exit.  text, origins: of each step.  peak: what makes the arena as large as it is.
     """
 
     spec: ProgramSpec
@@ -85,6 +86,7 @@ class Lowered:
     traffic: Traffic = Traffic()
     live: LiveValues = NOTHING_LIVE
     origins: tuple[StepOrigin, ...] = ()
+    peak: Peak = NO_MEMORY
 
     def for_calls(self, of: Callable[[Any], Any]) -> Lowered:
         """With other numbers in the places of symbolic ones in what calls of the program need, and whoever accounts for them.

@@ -74,13 +74,15 @@ def most_alive(steps: Sequence[Work], sizes: Mapping[int, int]) -> tuple[int, in
 
 
 def repetitions(
-    steps: Sequence[Work], sizes: Mapping[int, int], fresh: int
+    steps: Sequence[Work], sizes: Mapping[int, int], fresh: int, near: int | None = None, least_bytes: int | None = None
 ) -> tuple[list[Repetition], dict[int, dict[int, int]]]:
     """(what is done again, in order; for each step that then reads something else: the value -> what it reads instead).  Steps go by their
     numbers, repetitions by those that follow.
 
     sizes: bytes of the values whose memory is free when nothing reads them any more; all others are there in any case, and are as they
-    were.  fresh: names of new values are this number and those that follow."""
+    were.  fresh: names of new values are this number and those that follow.  near, least_bytes: what is kept in any case; NEAR and
+    LEAST_BYTES where they are None."""
+    near, least_bytes = NEAR if near is None else near, LEAST_BYTES if least_bytes is None else least_bytes
     _, peak = most_alive(steps, sizes)
     makers = {v: k for k, step in enumerate(steps) for v in step.writes}
     seen: dict[int, int] = {}  # value -> the last step up to the peak that makes or reads it
@@ -91,7 +93,7 @@ def repetitions(
                 seen[v] = k
             elif v in seen:
                 later.setdefault(v, k)
-    kept = {v for v in seen if sizes.get(v, 0) <= LEAST_BYTES or (v in later and later[v] - seen[v] <= NEAR)}
+    kept = {v for v in seen if sizes.get(v, 0) <= least_bytes or (v in later and later[v] - seen[v] <= near)}
     again = _made_again(steps, sizes, makers, [v for v in later if v not in kept], kept)
 
     found: list[Repetition] = []

@@ -212,8 +212,10 @@ def _exp_reduced(r: Expr) -> Expr:
 
 
 def exp(x: Expr) -> Expr:
-    k, r = _reduce(clamp(x, *FORMATS[x.dtype].exp_range))
-    return b.ldexp(_exp_reduced(r), k)
+    low, high = FORMATS[x.dtype].exp_range
+    is_zero = x < low  # processors take long for results that underflow, and masks of attention are -inf
+    k, r = _reduce(b.select(x > high, high, b.select(is_zero, 0.0, x)))
+    return b.select(is_zero, 0.0, b.ldexp(_exp_reduced(r), k))
 
 
 def exp_of_sum(x: Expr, correction: Expr) -> Expr:

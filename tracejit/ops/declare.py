@@ -163,11 +163,19 @@ def custom(kind: Kind, rule: Body, *, name: str | None = None, traits: Iterable[
 
 
 def composite(
-    rule: Body, expansion: Body, *, name: str | None = None, traits: Iterable[str] = (), other: int | None = None, **given: Any
+    rule: Body,
+    expansion: Body,
+    *,
+    name: str | None = None,
+    traits: Iterable[str] = (),
+    other: int | tuple[int, ...] = (),
+    **given: Any,
 ) -> Callable[[Body], Op]:
     """A primitive of eager mode that stands for several: the body evaluates it with as few passes as NumPy can, `expansion` is the same
-    written with other primitives, which is what programs compute.  Its operands have one floating-point dtype, but for the one at `other`
+    written with other primitives, which is what programs compute.  Its operands have one floating-point dtype, but for those at `other`
     (classes, a mask), or with the trait "moves" one dtype of any kind: functions hand it no others, and its shape rule refuses them."""
+
+    others = (other,) if isinstance(other, int) else other
 
     def declare(body: Body) -> Op:
         public = name or body.__name__.rstrip("_")
@@ -176,7 +184,7 @@ def composite(
             if "moves" in traits:
                 require_one_dtype(public, *avals)
                 return rule(*avals, **attributes)
-            given = {a.dtype for i, a in enumerate(avals) if a is not None and i != other}
+            given = {a.dtype for i, a in enumerate(avals) if a is not None and i not in others}
             if len(given) > 1 or not next(iter(given)).is_floating_point:
                 names = " and ".join(sorted(dtype.name for dtype in given))
                 raise RuntimeError(f"{public}(): expected operands of one floating-point dtype, got {names}; convert with .to()")

@@ -6,8 +6,8 @@
 
 Rounding differs from that of the products as they were written, as that of sums of products does (products.py): for graphs that are
 lowered next.  Products that are large in all sizes stay where they are: they are as fast there, and their operands would have to be kept.
-So do those whose operands or results of all steps would be much more than what the loop has in memory as it is: loops over blocks, which
-are there to need little (ops/composites/attention_in_blocks.py).
+So do those whose operands or results of all steps would be much more than what the loop has in memory as it is, and those of some size
+of which one would be much larger than the rest: loops over blocks are there to need little (ops/composites/attention_in_blocks.py).
 """
 
 from __future__ import annotations
@@ -31,6 +31,10 @@ MOST_KEPT: Final = 1 << 26
 """Bytes that an operand or a result may have in all steps."""
 ALWAYS_KEPT: Final = 1 << 20
 """Bytes that it may have whatever the loop has."""
+WORTH_A_STEP: Final = 1 << 21
+"""Multiplications of a product that is nearly as fast on its own: it stays where what would have to be kept is large beside the rest."""
+MUCH_LARGER: Final = 4
+"""Times that an operand, or the result, of a product of rows is as large as the other of the two, and so is large."""
 
 
 def hoist(graph: Graph) -> Graph:
@@ -98,6 +102,11 @@ class _HoistedLoop:
         sizes = {size for a in avals for size in a.shape}  # type: ignore[union-attr]
         return is_one and min(sizes) < LARGE and self.count * max(a.nbytes for a in avals) <= MOST_KEPT  # type: ignore[union-attr]
 
+    def _is_worth_a_step(self, product: Node) -> bool:
+        """Whether it is large enough to be fast without those of other steps."""
+        a, b = (self.avals[x] for x in product.operands[:2])  # type: ignore[index]
+        return a.size * b.shape[-1] >= WORTH_A_STEP  # type: ignore[union-attr]
+
     def _may_be_kept(self, *values: int) -> bool:
         """Whether there is memory for values of each step in all steps, as the loop goes."""
         return self.count * max(self.avals[v].nbytes for v in values) <= self.most_kept  # type: ignore[union-attr]
@@ -157,6 +166,9 @@ class _HoistedLoop:
         is_collected = 0 < len(positions) == self.uses[v]
         if not (a in self.sliced or is_collected) or not self._is_same(b) or not self._may_be_kept(a, v):
             return
+        less, more = sorted(self.avals[x].nbytes for x in (a, v))  # type: ignore[union-attr]
+        if self._is_worth_a_step(node) and more >= MUCH_LARGER * less:
+            return
         rows, length = self.avals[a].shape  # type: ignore[union-attr]
         columns = self.avals[b].shape[1]  # type: ignore[union-attr]
         to = self.before if a in self.sliced else list[Node]()
@@ -186,6 +198,9 @@ class _HoistedLoop:
         a, b = product.operands
         assert type(a) is int and type(b) is int and type(begin) is int
         if self._is_same(a) or self._is_same(b) or not self._may_be_kept(a, b):
+            return
+        result, *operands = (self.avals[x].nbytes for x in (product.outputs[0], a, b))  # type: ignore[union-attr]
+        if self._is_worth_a_step(product) and max(operands) >= result:
             return
         total = self._add(self.after, "matmul", self._along(a, 1), self._along(b, 0))
         if p != product.outputs[0]:

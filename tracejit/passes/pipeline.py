@@ -16,6 +16,7 @@ from tracejit.config import config
 from tracejit.ir.graph import Graph
 from tracejit.ir.verifier import verify
 from tracejit.passes.algebra import algebra
+from tracejit.passes.attention_formula import attention_formula
 from tracejit.passes.cse import cse
 from tracejit.passes.dce import dce
 from tracejit.passes.expand import expand
@@ -34,7 +35,7 @@ Pass = Callable[[Graph], Graph]
 Observe = Callable[[str, Graph], None]
 
 PREPARE: tuple[Pass, ...] = (functionalise, dce)
-OF_BODIES: tuple[Pass, ...] = (expand, algebra, cse, dce)
+OF_BODIES: tuple[Pass, ...] = (attention_formula, expand, algebra, cse, dce)
 
 
 def bodies(graph: Graph) -> Graph:

@@ -25,6 +25,7 @@ from tracejit.capture.syntax.sources import describe_missing, given_sources, las
 from tracejit.core.op import Kind
 from tracejit.ir.graph import Node, all_nodes
 from tracejit.lowering.lowered import StepOrigin
+from tracejit.lowering.peak import Peak
 from tracejit.lowering.steps import ConvolutionCall, CopyCall, GemmCall, LapackCall, LoopCall, NestCall, NestRun
 from tracejit.report.account import Account
 from tracejit.report.guards import effect_texts
@@ -32,7 +33,7 @@ from tracejit.report.phrases import sentence
 from tracejit.runtime.host import HostProgram
 from tracejit.runtime.source import LoweredProgram
 
-__all__ = ["Block", "LineAccount", "Step", "blocks", "line_accounts", "programs_of", "steps_of"]
+__all__ = ["Block", "LineAccount", "Step", "blocks", "line_accounts", "peaks_of", "programs_of", "steps_of"]
 
 _MOST_LINES = 2000  # of one function
 _MOST_GUARDS = 24  # of one line
@@ -105,6 +106,14 @@ _KINDS: Final[dict[type, str]] = {
     CopyCall: "copy",
     LoopCall: "loop",
 }
+
+
+def peaks_of(program: Any) -> list[Peak]:
+    """The peaks of the temporary memory of a program, of each of its parts if it has host steps."""
+    if isinstance(program, LoweredProgram):
+        return [program.lowered.peak]
+    parts = [segment.program for segment in program.segments] if isinstance(program, HostProgram) else []
+    return [part.lowered.peak for part in parts if part is not None]
 
 
 def programs_of(executable: Any) -> list[tuple[str, Any]]:

@@ -21,7 +21,7 @@ from tracejit.ir.printer import node_text
 from tracejit.native import object_cache
 from tracejit.report.account import Account
 from tracejit.report.guards import effect_texts, exit_failure
-from tracejit.report.lines import Block, LineAccount, Step, blocks, line_accounts, programs_of, steps_of
+from tracejit.report.lines import Block, LineAccount, Step, blocks, line_accounts, peaks_of, programs_of, steps_of
 from tracejit.report.opening import advice, opening
 from tracejit.report.page_style import SCRIPT, STYLE
 from tracejit.report.paths import PathNode, path_tree
@@ -320,9 +320,10 @@ class _Page:
         )
         nodes = "".join(self.node(node, graph, step_of) for node in graph.nodes[:_NODES])
         more = f"<p>... and {len(graph.nodes) - _NODES} more</p>" if len(graph.nodes) > _NODES else ""
+        memory = "".join(f"<p>{escape(line)}</p>" for peak in peaks_of(program) for line in peak.lines())
         history = "".join(f"<div class='code'>{escape(line)}</div>" for line in graph.history)
         return (
-            f'<h3>{escape(title)} <span class="soft">{made}</span></h3>{table}'
+            f'<h3>{escape(title)} <span class="soft">{made}</span></h3>{table}{memory}'
             f"<details><summary>graph of {len(graph.nodes)} operations</summary>"
             f'<div class="graph"><table>{nodes}</table></div>{more}</details>'
             f"<details><summary>{len(graph.history)} passes made it</summary>{history}</details>"

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from tracejit.capture.reasons import Reason
 from tracejit.report.account import Account
+from tracejit.report.lines import peaks_of, programs_of
 from tracejit.report.opening import advice, advice_for, opening, varies_too_much
 from tracejit.report.phrases import counted, line_named
 from tracejit.report.system import slower
@@ -64,6 +65,14 @@ def facts(account: Account) -> list[str]:
         found.append("one more path is being compiled in the background")
     if divergence is not None and not varies_too_much(account):  # else it is told above
         found.append(f"paths differ at {divergence.name}{divergence.location()}: {divergence.values_text()}")
+    for k, path in enumerate(account.paths):
+        for direction, program in programs_of(path.executable):
+            found += [
+                f"the {direction} program of path {k} needs {peak.nbytes} bytes of memory, {peak.beyond} more than memory_limit allows: "
+                f"{peak.largest[0]}"
+                for peak in peaks_of(program)
+                if peak.beyond
+            ]
     return [fact for fact in found if fact]
 
 

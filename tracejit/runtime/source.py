@@ -398,7 +398,8 @@ class LoweredProgram(Printed):
         module.program(name, self.lowered)
 
     def describe(self) -> str:
-        """The program against the least memory traffic it needs, then one line per step: what it computes, bytes read and written."""
+        """What makes the peak of its memory, the program against the least memory traffic it needs, then one line per step: what it
+        computes, bytes read and written."""
         nests = sum(isinstance(s, NestCall | NestRun) for s in self.lowered.spec.steps)
         products = sum(isinstance(s, GemmCall) for s in self.lowered.spec.steps)
         head = f"{nests} nests, {products} products, arena of {self.lowered.arena_bytes} bytes"
@@ -406,4 +407,4 @@ class LoweredProgram(Printed):
         moved = (
             f"reads {t.read} bytes, writes {t.written}: {t.ratio:.2f} times the least ({t.least} bytes, inputs and outputs once)"
         )
-        return "\n".join((head, moved, *self.lowered.text))
+        return "\n".join((head, *self.lowered.peak.lines(), moved, *self.lowered.text))

@@ -15,7 +15,7 @@ from tracejit.ops.linalg import matmul, transpose_matrix
 from tracejit.ops.movement.copies import cat
 from tracejit.ops.movement.views import reshape, select, slice_
 
-__all__ = ["StepFunction", "began_with", "columns_of", "looped", "of_columns", "zeros_beside"]
+__all__ = ["StepFunction", "began_with", "columns_of", "filled_beside", "looped", "of_columns", "zeros_beside"]
 
 StepFunction = Callable[[list[Any], list[Any], list[Any]], tuple[list[Any], list[Any]]]
 """(carried, slices, shared) -> (carried on, collected)."""
@@ -58,9 +58,14 @@ def began_with(states: Any, initial: Any, backwards: bool) -> Any:
     return cat.of(others, first, dim=0) if backwards else cat.of(first, others, dim=0)
 
 
+def filled_beside(reference: Any, aval: Aval, number: float) -> Any:
+    """What `aval` describes, of the kind of `reference`, full of a number."""
+    return REGISTRY["full"].beside(reference, number, shape=aval.shape, dtype=aval.dtype)
+
+
 def zeros_beside(reference: Any, aval: Aval) -> Any:
     """Zeros like `aval`, of the kind of `reference`."""
-    return REGISTRY["full"].beside(reference, 0.0, shape=aval.shape, dtype=aval.dtype)
+    return filled_beside(reference, aval, 0.0)
 
 
 def of_columns(states: Any, initial: Any, given: Any, backwards: bool) -> Any:
