@@ -15,7 +15,7 @@ import tracejit as T
 from tracejit.core import convolutions, dtypes
 from tracejit.core.convolutions import Geometry
 from tracejit.core.shapes import contiguous
-from tracejit.llvm import convolution_tasks, driver
+from tracejit.llvm import convolution_tasks, driver, window_text
 from tracejit.llvm import convolutions as kernels
 from tracejit.loops.numba_library import convolve
 
@@ -303,3 +303,9 @@ def test_without_memory_of_their_own_tasks_have_the_spare_one() -> None:
         function(second.ctypes.data, first.ctypes.data, out.ctypes.data, words.ctypes.data)
         np.testing.assert_array_equal(out, expected)
     assert asked
+
+
+def test_a_task_has_room_for_the_columns_of_a_stretch_in_either_dtype() -> None:
+    """The gradient of the weight goes over as many columns at a time; its memory is not that of any array."""
+    for dtype in (dtypes.float32, dtypes.float64):
+        assert window_text.GROUP // dtype.itemsize >= window_text.STRETCH
