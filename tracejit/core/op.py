@@ -164,7 +164,7 @@ class Op:
     ufunc: Rule | None = (
         None  # a function of C's that does the same on operands of float32, float64 or int64; of a reduction, the `reduce` of one
     )
-    loops: Any = None  # a ufunc whose loops do the same, where it has some for the dtype; or a Fused or CHOICE of core/kernels.py
+    loops: Any = None  # a ufunc whose loops do the same, if it has some for the dtype (of SciPy: its name); or a Fused, or CHOICE
     most: int | None = None  # elements up to which `loops` does so
     rows: str | None = None  # of a reduction: the form of the kernel that evaluates it on rows of large arrays (core/kernels.py)
     expansion: Rule | None = None

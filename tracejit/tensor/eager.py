@@ -15,6 +15,7 @@ from contextvars import copy_context
 from typing import Any
 
 import numpy as np
+import scipy
 
 from tracejit.autograd import tape
 from tracejit.autograd.tape import NOTHING_SAVED, OpNode, Storage, class_of, edge_of, mark_written, move_retained, next_sequence
@@ -263,7 +264,8 @@ def _come_closer(op: Op) -> None:
         elif op.loops == CHOICE:
             op.step = choice(_OWNERS)
         else:
-            op.step = step(_OWNERS, op.loops, op.step_dtypes(), op.promotion is not Promotion.BOOL, op.most)
+            loops = getattr(scipy.special, op.loops) if isinstance(op.loops, str) else op.loops
+            op.step = step(_OWNERS, loops, op.step_dtypes(), op.promotion is not Promotion.BOOL, op.most)
 
 
 def _record_step(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any], out: Tensor) -> None:

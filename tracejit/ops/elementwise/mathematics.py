@@ -177,7 +177,7 @@ def _(c: Any, g: Any) -> Any:
     return -g * (out * out)
 
 
-@elementwise(lambda b, x: b.sigmoid(x), promotion=FLOAT, samples=unary(), loops=scipy.special.expit, most=kernels.LEAST - 1)
+@elementwise(lambda b, x: b.sigmoid(x), promotion=FLOAT, samples=unary(), loops="expit", most=kernels.LEAST - 1)
 def sigmoid(x: Any) -> Any:
     """Elementwise 1 / (1 + exp(-x))."""
     return kernels.elementwise("sigmoid", scipy.special.expit, x)

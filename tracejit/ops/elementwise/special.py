@@ -19,7 +19,7 @@ FAR = -1e4  # below it polygamma and zeta are not added up term by term
 TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
 
 
-@elementwise(lambda b, x: b.erf(x), promotion=FLOAT, samples=unary(), loops=scipy.special.erf, most=kernels.LEAST - 1)
+@elementwise(lambda b, x: b.erf(x), promotion=FLOAT, samples=unary(), loops="erf", most=kernels.LEAST - 1)
 def erf(x: Any) -> Any:
     """Elementwise error function."""
     return kernels.elementwise("erf", scipy.special.erf, x)
@@ -31,7 +31,7 @@ def _(c: Any, g: Any) -> Any:
     return g * (exp.of(-x * x) * TWO_OVER_SQRT_PI)
 
 
-@elementwise(lambda b, x: b.erfc(x), promotion=FLOAT, samples=unary(), loops=scipy.special.erfc, most=kernels.LEAST - 1)
+@elementwise(lambda b, x: b.erfc(x), promotion=FLOAT, samples=unary(), loops="erfc", most=kernels.LEAST - 1)
 def erfc(x: Any) -> Any:
     """Elementwise 1 - erf(x), accurate where erf(x) is near 1."""
     return kernels.elementwise("erfc", scipy.special.erfc, x)
