@@ -722,15 +722,15 @@ def test_a_loop_around_a_call_of_what_goes_either_way_is_cut() -> None:
     assert _compared(over, lambda k: (_rows(k),)).stats.piecewise_calls >= 15
 
 
-def best_first(w: T.Tensor, seeds: list[float], steps: int) -> list[float]:
+def best_first(w: T.Tensor, seeds: list[T.Tensor], steps: int) -> list[float]:
     """Each step sorts by values what its inner loop has computed: no loop of a step is around that."""
-    kept = [(seed, w) for seed in seeds]
+    kept = [(seed.item(), w) for seed in seeds]
     for _ in range(steps):
         following = []
         for score, state in kept:
             state = T.cos(state * 2.3 + score)
             following.append((state.sum().item(), state))
-            following.append((score * -0.5, state))
+            following.append((state.amax().item(), state))
         following.sort(key=lambda each: each[0], reverse=True)
         kept = following[: len(seeds)]
     return [score for score, _ in kept]
@@ -740,7 +740,7 @@ def test_the_loops_of_a_step_are_cut_where_what_differs_is_in_none_of_them() -> 
     compiled = T.compile(best_first)
     generator = np.random.default_rng(0)
     for k in range(30):
-        given_ = T.tensor([0.1, -0.7 + 0.05 * k, 0.4]), generator.normal(size=6).tolist(), 6
+        given_ = T.tensor([0.1, -0.7 + 0.05 * k, 0.4]), list(T.from_numpy(generator.normal(size=6))), 6
         assert compiled(*given_) == pytest.approx(best_first(*given_), rel=1e-5)
     inner = compiled._table.pieces.parts[0]._table.pieces
     assert inner is not None and inner.parts[0].stats.compiled_calls > 300, compiled.explain()

@@ -363,7 +363,10 @@ class TierPolicy:
         enough = min(_DIVERGENCES_TO_SPLIT, max(3, len(self._table.paths) - 2))
         if sum(x.count for x in divergences) < enough or not self.accounts.is_wasteful():
             return False
-        by_line = {branch.where: branch for branch in branches}
+        return self._split_at_divergences(divergences)
+
+    def _split_at_divergences(self, divergences: Sequence[Divergence]) -> bool:
+        by_line = {branch.where: branch for path in self._table.paths for branch in path.recording.branches}
         return self._split(divergences[0], [by_line.get(x.where, Branch.at(x.where)) for x in divergences])
 
     def outlines_instead(self, recording: Recording) -> bool:
@@ -519,6 +522,8 @@ class TierPolicy:
             self.rest(FIRST_WAIT)
 
     def review_as_piece(self) -> None:
-        """Rest if this is a piece, and the calls since the last review have not saved what calling it costs."""
+        """If this is a piece, and the calls since the last review have not saved what calling it costs, run in pieces, or else rest."""
         if not self.accounts.is_resting and (calls := self.accounts.review_piece(self._table.paths)):
-            self.rest(calls)
+            divergences = self._diagnostics.divergences.of_branches()
+            if not (self._may_split and divergences and self._split_at_divergences(divergences)):
+                self.rest(calls)
