@@ -20,12 +20,13 @@ CONSTRUCTORS = {  # they write to a tensor that they have just made, or, `storag
     ("compiled/executable.py", "_fresh"), ("capture/branching_loops.py", "_stand_ins"), ("capture/gathered_items.py", "_tensors_at"),
     ("capture/gathered_items.py", "at"), ("capture/freed_graphs.py", "with_position"),
     ("tensor/base.py", "data"), ("tensor/base.py", "_rebuild"), ("tensor/base.py", "wrap"), ("tensor/base.py", "storage_of"),
-    ("tensor/sharing.py", "tensor_on"), ("tensor/shell.py", "view_as_dtype"), ("tensor/eager.py", "_attach"),
-    ("tensor/eager.py", "_record_unary"), ("tensor/eager.py", "_record_binary"), ("tensor/eager.py", "_record"),
+    ("tensor/sharing.py", "tensor_on"), ("tensor/shell.py", "view_as_dtype"), ("tensor/eager.py", "_linked"),
+    ("tensor/eager.py", "_record_step"), ("tensor/eager.py", "_record_unary"), ("tensor/eager.py", "_record_binary"),
+    ("tensor/eager.py", "_record"),
     ("tensor/eager.py", "_view"), ("tensor/eager.py", "_on_tape"),
 }  # fmt: skip
-NOT_COUNTED = {  # a view is looked at every time; hooks of modules and handles are other things
-    ("tensor/base.py", "refresh"), ("nn/module.py", "__init__"), ("tensor/hooks.py", "__init__"),
+NOT_COUNTED = {  # a view is looked at every time; hooks of modules, handles and a program's node are other things
+    ("runtime/host.py", "__init__"), ("tensor/base.py", "refresh"), ("nn/module.py", "__init__"), ("tensor/hooks.py", "__init__"),
 }  # fmt: skip
 
 

@@ -277,6 +277,8 @@ def rounding_noise(seed: int, scale: float = 1.0, everything: bool = False) -> I
             for name, none in (("ufunc", None), ("reduces", False), ("multiplies", False)):  # which eager would call instead
                 change(op, name, none)
         for op in REGISTRY.values():
+            for name, none in (("step", None), ("until_step", 0)):
+                change(op, name, none)
             if op.expansion is not None:  # what programs compute
                 change(op, "evaluate", of_the_library(_expanded(op.evaluate, op.expansion)))
         for name in READS_SIGNS:

@@ -61,7 +61,6 @@ recording_turn = Turn()
 _DIVERGENCES_TO_SPLIT: Final = 6  # divergences at branches before a function is split into pieces
 _STEPS_TO_SPLIT: Final = 16  # with so many runs of a branch in a loop, one divergence there is enough
 _STEPS_TO_OUTLINE: Final = 4  # the same for a loop that can be outlined
-_PATHS_OF_NODES: Final = 4  # paths in vain after which loops are nodes no longer, and the function runs in pieces
 _SHAPES_TO_SPLIT: Final = 3  # of a recursion
 _CALLS_OF_NEW_SIZE: Final = 4
 _CALLS_BEFORE_WARNING: Final = 12  # eager calls
@@ -80,7 +79,7 @@ class TierPolicy:
 
     __slots__ = (
         "_calls_of_new_size", "_compile_piece", "_deferred_calls", "_diagnostics", "_function", "_has_stopped", "_is_fullgraph",
-        "_is_in_vain", "_may_split", "_new_sizes", "_outlined_for", "_paths_in_vain", "_rest_after_warning", "_table",
+        "_is_in_vain", "_may_split", "_new_sizes", "_outlined_for", "_rest_after_warning", "_table",
         "accounts", "branching_lines", "may_outline",
     )  # fmt: skip
 
@@ -111,7 +110,6 @@ class TierPolicy:
         self.may_outline = True
         """Whether recordings from now on may outline loops that branch."""
         self._has_stopped = False  # whether a recording has stopped because steps of a loop branch differently
-        self._paths_in_vain = 0  # recorded since loops are nodes, though these have branches that call for pieces
         self._is_in_vain = False  # whether loops were outlined early, and cannot be nodes
         self._outlined_for: tuple[Divergence, Sequence[Branch]] | None = None  # what `_split` is given if that fails
         self._may_split = True  # whether the function may be split into pieces
@@ -352,7 +350,7 @@ class TierPolicy:
             others = [x for x in branches if x.alternates and x.runs >= _STEPS_TO_SPLIT]
             if self._split(divergence, [*blamed, *others]):
                 return True
-            if not self.branching_lines and (worst := next((x for x in blamed if x.alternates), None)) is not None:
+            if (worst := next((x for x in blamed if x.alternates), None)) is not None:
                 self.accounts.discourage()
                 self._diagnostics.note(make("branching_loop", worst.text(), worst.where))
             return False
@@ -451,14 +449,11 @@ class TierPolicy:
 
     def _split(self, divergence: Divergence, branches: Sequence[Branch]) -> bool:
         """Outline the loops around `branches`, or else compile their bodies, and nothing else, from now on.  Returns False if
-        neither is possible, or while paths of loops that are outlined are being found.  divergence: the branch to name to the user."""
+        neither is possible.  divergence: the branch to name to the user."""
         if self._outline(divergence, branches):
             return True
-        if self.branching_lines:
-            self._paths_in_vain += 1
-            if self._paths_in_vain < _PATHS_OF_NODES:
-                return False
-            self.branching_lines.clear()
+        if self.branching_lines:  # loops are nodes already, and their paths are still being found
+            return False
         return self._enter(divergence, lambda why: compile_in_pieces(self._function, branches, why, self._compile_piece))
 
     def _split_at_recursion(self, divergence: Divergence | None) -> bool:
