@@ -25,7 +25,6 @@ from tracejit.capture.syntax import locate
 from tracejit.config import override
 from tracejit.llvm import driver
 from tracejit.native import machine_code
-from tracejit.tensor import eager
 
 Cached = type(lru_cache(abs))
 counter = iter(range(10**9))
@@ -212,8 +211,6 @@ def look() -> tuple[int, int]:
         for known in list(vars(module).values()) if name.startswith("tracejit") else ():
             if isinstance(known, Cached) and known.cache_info().maxsize is not None:
                 known.cache_clear()
-    for table in (eager._F32_CONSTANTS, eager._F64_CONSTANTS):
-        table.clear()
     gc.collect()
     machine_code._unload()
     return resident(), sys.getallocatedblocks()
