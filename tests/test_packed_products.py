@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 from tracejit.core.products import Policy
-from tracejit.llvm import blas, packed_products, products
+from tracejit.llvm import blas, packed_products, products, thin_products, vector_text
 from tracejit.native import machine_code
 
 KINDS = [(dtype, width // dtype.itemsize) for dtype in (dtypes.float32, dtypes.float64) for width in (64, 32, 16)]
 TILES = {
-    64: packed_products.OF_32,
-    32: packed_products.OF_16,
-    16: packed_products.OF_16._replace(fused=False),
+    64: vector_text.OF_32,
+    32: vector_text.OF_16,
+    16: vector_text.OF_16._replace(fused=False),
 }  # by bytes of a vector
 FORCED = {64: "", 32: "x86-64-v3", 16: "x86-64"}  # processors with AVX2, and with SSE2
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there programs have no such kernels")
@@ -58,7 +58,7 @@ def assembled(text: str, processor: str) -> bytes:
 @cache
 def compiled(dtype: DType, lanes: int) -> Compiled:
     name, text, declarations = packed_products.helper(dtype, lanes, TILES[lanes * dtype.itemsize])
-    names = name, packed_products.thin(name), packed_products.is_thin(name), packed_products.scratch(name)
+    names = name, thin_products.thin(name), thin_products.is_thin(name), packed_products.scratch(name)
     table = f"@table = constant [4 x ptr] [{', '.join(f'ptr @{name}' for name in names)}]"
     text = "\n".join([*declarations.values(), text, table])
     address, owner = machine_code.link(assembled(text, FORCED[lanes * dtype.itemsize]), {}, "table")

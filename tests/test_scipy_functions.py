@@ -82,6 +82,6 @@ def test_other_backends_have_them_too(backend: str) -> None:
 
 def test_a_function_that_scipy_has_not_is_named() -> None:
     with pytest.raises(ValueError, match=r"cython_special has no function 'nosuch' of 1 numbers of float64"):
-        scipy_functions.found("scipy_nosuch", dtypes.float64, 1)
+        scipy_functions.cython_function("scipy_nosuch", dtypes.float64, 1)
     with pytest.raises(ValueError, match="'psi' of 1 numbers of float32"):
         libm.address("scipy_psi", dtypes.float32, 1)

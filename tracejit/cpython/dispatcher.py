@@ -74,15 +74,6 @@ trace:
 end:
   ret ptr %value
 }}
-define internal void @forget(ptr %object) nounwind {{
-  %none = icmp eq ptr %object, null
-  br i1 %none, label %end, label %there
-there:
-  call void @decref(ptr %object)
-  br label %end
-end:
-  ret void
-}}
 define internal void @raise(ptr %value) nounwind {{
   %type.at = getelementptr i8, ptr %value, i64 {TYPE}
   %type = load ptr, ptr %type.at
@@ -174,7 +165,7 @@ enter:
   br i1 %raised, label %unfinished, label %served
 unfinished:
   call void @decref(ptr %tried)
-  call void @forget(ptr %exit.first)
+  call void @xdecref(ptr %exit.first)
   br label %failed
 served:
   %type.at = getelementptr i8, ptr %result, i64 {TYPE}
@@ -185,7 +176,7 @@ served:
   br i1 %left, label %away, label %return
 return:
   call void @decref(ptr %tried)
-  call void @forget(ptr %exit.first)
+  call void @xdecref(ptr %exit.first)
   ret ptr %result
 away:
   %is.miss = icmp eq ptr %result, %miss
@@ -220,7 +211,7 @@ hop:
   %is.first = icmp eq i64 %hops, 0
   %exit.kept = select i1 %is.first, ptr %result, ptr %exit.first
   %exit.over = select i1 %is.first, ptr null, ptr %result
-  call void @forget(ptr %exit.over)
+  call void @xdecref(ptr %exit.over)
   br label %enter
 leave:
   %counter.at = getelementptr i8, ptr %result, i64 {exit_slots["counter"]}
@@ -230,7 +221,7 @@ leave:
   %back = and i1 %missed, %went.on
   %exit.told = select i1 %back, ptr %exit.first, ptr %result
   %exit.else = select i1 %back, ptr %result, ptr %exit.first
-  call void @forget(ptr %exit.else)
+  call void @xdecref(ptr %exit.else)
   %more = add i64 %count, 1
   %row = alloca ptr, i64 %more
   store ptr %exit.told, ptr %row

@@ -48,6 +48,19 @@ def _field(name: str, owner: str, offset: int, kind: str = "ptr") -> str:
     return f"%{name}.at = getelementptr i8, ptr %{owner}, i64 {offset}\n%{name} = load {kind}, ptr %{name}.at"
 
 
+def _of_owner(following: str) -> str:
+    """To `no` unless %x is an instance of the class %owner, or of one that derives from it; to `following`, which begins, if it is."""
+    return f"""\
+{_field("kind", "x", TYPE)}
+  %exact = icmp eq ptr %kind, %owner
+  br i1 %exact, label %{following}, label %derived
+derived:
+  %is = call i32 @PyType_IsSubtype(ptr %kind, ptr %owner)
+  %other = icmp eq i32 %is, 0
+  br i1 %other, label %no, label %{following}
+{following}:"""
+
+
 def view_text(owners: Owners, slots: dict[str, int], version: int, fresh: list[int], begun: list[int]) -> str:
     """LLVM text of the function that eager_steps.make_view makes.  slots: offsets by name.  version: that of a storage.
 
@@ -120,14 +133,7 @@ begin.only:
   ret ptr %only
 several:
   {argument}
-  {_field("kind", "x", TYPE)}
-  %exact = icmp eq ptr %kind, %owner
-  br i1 %exact, label %start, label %derived
-derived:
-  %is = call i32 @PyType_IsSubtype(ptr %kind, ptr %owner)
-  %other = icmp eq i32 %is, 0
-  br i1 %other, label %no, label %start
-start:
+  {_of_owner("start")}
   %made = call ptr @tracejit_new_object(ptr %owner, ptr %nothing, ptr null)
   %failed = icmp eq ptr %made, null
   br i1 %failed, label %raise, label %look
@@ -244,14 +250,7 @@ entry:
   {_word(0, "owner")}
   {_word(1, "ndarray")}
   {_word(2, "none")}
-  {_field("kind", "x", TYPE)}
-  %exact = icmp eq ptr %kind, %owner
-  br i1 %exact, label %fits, label %derived
-derived:
-  %is = call i32 @PyType_IsSubtype(ptr %kind, ptr %owner)
-  %other = icmp eq i32 %is, 0
-  br i1 %other, label %no, label %fits
-fits:
+  {_of_owner("fits")}
   {_field("root", "x", root)}
   %plain = icmp eq ptr %root, %none
   br i1 %plain, label %own, label %view
@@ -441,7 +440,7 @@ def _several(tensors: int, numbers: int) -> str:
     return "\n".join([*parts, "br label %ready"])
 
 
-def _one() -> str:
+def _of_one_tensor() -> str:
     """One tensor."""
     return f"""
   %a0 = call ptr @array_of(ptr %x0, ptr %words)
@@ -584,11 +583,11 @@ def step_text(
     if numbers is not None:
         chosen = _several(tensors, numbers)
     elif count == 1:
-        chosen = _one()
+        chosen = _of_one_tensor()
     else:
         chosen = _pair(first) + (_condition(OBJECTS + len(fresh) + 1) if chooses else "br label %ready")
-    kept = "\n".join(f"call void @keep(ptr %{name})" for name in sources)
-    let_go = "\n".join(f"call void @let_go(ptr %{name})" for name in sources)
+    kept = "\n".join(f"call void @xincref(ptr %{name})" for name in sources)
+    let_go = "\n".join(f"call void @xdecref(ptr %{name})" for name in sources)
     strides = "\n".join(
         f"%s{i}.from = getelementptr i64, ptr %spread, i64 {i}\n%s{i} = load i64, ptr %s{i}.from\n%s{i}.bytes = mul i64 %s{i}, %width\n"
         f"%s{i}.to = getelementptr i64, ptr %strides, i64 {i}\nstore i64 %s{i}.bytes, ptr %s{i}.to"
@@ -604,24 +603,6 @@ def step_text(
         either = f"%either{i}"
     join = "\n".join(joined)
     body = f"""
-define internal void @keep(ptr %o) nounwind {{
-  %none = icmp eq ptr %o, null
-  br i1 %none, label %end, label %some
-some:
-  call void @incref(ptr %o)
-  br label %end
-end:
-  ret void
-}}
-define internal void @let_go(ptr %o) nounwind {{
-  %none = icmp eq ptr %o, null
-  br i1 %none, label %end, label %some
-some:
-  call void @decref(ptr %o)
-  br label %end
-end:
-  ret void
-}}
 define internal i1 @flagged(ptr %x, ptr %array, ptr %true) nounwind {{
   %number = icmp eq ptr %array, null
   br i1 %number, label %no, label %owner

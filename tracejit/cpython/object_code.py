@@ -31,15 +31,6 @@ __all__ = ["UNKNOWN", "ObjectCode", "Value"]
 UNKNOWN: Final = object()
 
 _HELPERS: Final = f"""
-define internal void @xdecref(ptr %o) nounwind {{
-  %none = icmp eq ptr %o, null
-  br i1 %none, label %end, label %some
-some:
-  call void @decref(ptr %o)
-  br label %end
-end:
-  ret void
-}}
 define internal void @let_go(ptr %slots, i64 %count) nounwind {{
 entry:
   br label %loop

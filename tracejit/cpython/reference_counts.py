@@ -18,9 +18,21 @@ _IMMORTAL: Final = """
   br i1 %immortal, label %end, label %counted
 counted:"""
 
+_UNLESS_NULL: Final = """\
+define internal void @x{name}(ptr %o) nounwind {{
+  %none = icmp eq ptr %o, null
+  br i1 %none, label %end, label %some
+some:
+  call void @{name}(ptr %o)
+  br label %end
+end:
+  ret void
+}}
+"""
+
 
 def counting() -> str:
-    """The definitions of `incref(ptr)` and `decref(ptr)`, which need _Py_Dealloc."""
+    """The definitions of `incref(ptr)` and `decref(ptr)`, which need _Py_Dealloc, and of `xincref` and `xdecref`, which take null."""
     unless_immortal = _IMMORTAL if LAYOUT.immortal else ""
     count = f"i{LAYOUT.count_bits}"
     return f"""
@@ -44,4 +56,4 @@ free:
 end:
   ret void
 }}
-"""
+{_UNLESS_NULL.format(name="incref")}{_UNLESS_NULL.format(name="decref")}"""

@@ -14,8 +14,9 @@ from tracejit.core.dtypes import DType, float32
 from tracejit.llvm import packed_products as packed
 from tracejit.llvm.depthwise import depthwise_task
 from tracejit.llvm.operations import constant
-from tracejit.llvm.packed_windows import give_out, give_turned, left, product_task, weight_task, windows
+from tracejit.llvm.packed_windows import pack_left, pack_windows, product_task, store_columns, store_transposed, weight_task
 from tracejit.llvm.thread_pool_code import FIELDS, PARALLEL, POOL
+from tracejit.llvm.vector_text import OF_32
 from tracejit.llvm.window_text import WindowText, columns, scratch
 
 __all__ = ["FORGET", "MEMORY", "helpers", "symbol"]
@@ -140,7 +141,7 @@ def _entry(f: WindowText, name: str, task: str, sizes: _Sizes, large: int) -> st
 def _sizes_of_product(f: WindowText) -> dict[str, str]:
     w = f.words("rows", "images", "positions", "count.y", "count.x", "target.z", "target.y", "target.x")
     down = f.up(w["rows"], packed.BLOCK)
-    tallest = max(packed.ROWS[packed.VECTORS])
+    tallest = max(OF_32.rows[OF_32.vectors])
     row = f.mul(f.up(f.up(w["rows"], down), tallest), tallest)
     direct = "1"
     for d, expected in (("x", "1"), ("y", w["count.x"]), ("z", f.mul(w["count.y"], w["count.x"]))):
@@ -177,11 +178,11 @@ def helpers(dtype: DType, lanes: int, large: int) -> tuple[str, dict[str, str]]:
     c and of the words, beside those of packed_products.helper.  large: multiplications from which tasks are shared among threads."""
     prefix = f"windows_{'s' if dtype is float32 else 'd'}"
     parts, declarations = list[str](), dict[str, str]()
-    names = dict(zip((*packed.KINDS, "straight", "turned"), packed.panel_functions(dtype), strict=True))
+    names = dict(zip((*OF_32.kinds, "straight", "turned"), packed.panel_functions(dtype), strict=True))
     number = WindowText(dtype, lanes).number
     packing = "ptr, i64, i64, i64, i64, ptr"
     for kind, symbol_of in names.items():
-        given = f"i64, {packed.kinds(number)}" if kind in packed.KINDS else packing
+        given = f"i64, {packed.kinds(number)}" if kind in OF_32.kinds else packing
         declarations[symbol_of] = f"declare void @{symbol_of}({given})"
     one = constant(1.0, dtype)
 
@@ -192,10 +193,10 @@ def helpers(dtype: DType, lanes: int, large: int) -> tuple[str, dict[str, str]]:
         return f"{prefix}_{what}"
 
     names["columns"] = written(columns, "columns")
-    names["windows"] = written(windows, "rows")
-    names["left"] = written(left, "left", names["straight"], names["turned"])
-    names["give"] = written(give_out, "give")
-    names["out"] = written(give_turned, "out")
+    names["windows"] = written(pack_windows, "rows")
+    names["left"] = written(pack_left, "left", names["straight"], names["turned"])
+    names["give"] = written(store_columns, "give")
+    names["out"] = written(store_transposed, "out")
     tasks: tuple[tuple[str, Callable[..., str], _Call, _Sizes, str, int], ...] = (
         ("product", partial(product_task, one=one, names=names), _rows_and_columns, _sizes_of_product, "left", 1),
         ("weight", partial(weight_task, one=one, names=names), _channels_and_outputs, _sizes_of_weight, "target", 1),

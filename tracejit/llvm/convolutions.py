@@ -125,10 +125,10 @@ class _Kernels(convolutions.Kernels):
         self._functions: dict[tuple[str, Any], Any] = {}
 
     def run(self, kernel: str, dtype: Any, a: int, b: int, c: int, words: int) -> None:
-        function = self._functions.get((kernel, dtype)) or self._found(kernel, dtype)
+        function = self._functions.get((kernel, dtype)) or self._linked(kernel, dtype)
         function(a, b, c, words)
 
-    def _found(self, kernel: str, dtype: Any) -> Any:
+    def _linked(self, kernel: str, dtype: Any) -> Any:
         name = convolution_tasks.symbol(dtypes.from_numpy_dtype(dtype), kernel)
         address = uninterrupted_result(lambda: symbols([name])[name])
         function = self._functions[kernel, dtype] = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(address)

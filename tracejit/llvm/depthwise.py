@@ -88,8 +88,8 @@ def depthwise_task(f: WindowText, name: str, *, names: dict[str, str], turned: b
                     narrow = f.integers(f.sub(count, first))
                     numbers = ", ".join(f"i32 {i}" for i in range(f.lanes))
                     inside = f.op(f"icmp slt {f.indices} <{numbers}>, {narrow}")
-                    begin, gathers = f.apart(offsets, inside)
-                    to, scatters = f.apart(there, inside)
+                    begin, gathers = f.first_and_gaps(offsets, inside)
+                    to, scatters = f.first_and_gaps(there, inside)
                     _depthwise_vector(
                         f, turned, w["taps"], weight, tap_words, sums, shifts, slot, lambda t: mask_of(v, t),
                         (own_source, offsets, begin, gathers), (own_target, there, to, scatters), inside,

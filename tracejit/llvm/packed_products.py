@@ -11,8 +11,7 @@ time: read at the end, all at once, they take a seventh of the time of large pro
 
 `helper` is LLVM text of a function with the arguments of gemm.  No pass runs over it: it is written as it is to be compiled.
 
-Thin products, of few rows by a matrix that is stored transposed or of a matrix by few columns, are inner products of
-rows: a kernel keeps a vector of sums for each of 4 x 4 elements, and packs nothing but the few columns.
+Thin products, of few rows or columns, have kernels of their own (thin_products.py).
 
 Measured in one process, in turn, by CPU time of one thread of an Intel Xeon with 512-bit vectors beside other work, in
 GFLOP/s, beside OpenBLAS 0.3.31 with its kernels for 512 bits (SkylakeX), and MKL, by torch 2.13; the last two rows by
@@ -40,18 +39,15 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from tracejit.core.dtypes import DType, float32
-from tracejit.llvm import blas
-from tracejit.llvm.operations import constant, lane_type
-from tracejit.native.text import FunctionText
+from tracejit.llvm import blas, thin_products
+from tracejit.llvm.operations import constant
+from tracejit.llvm.vector_text import OF_32, VECTOR, Tile, VectorText, half, least, transposed
 
-__all__ = [
-    "BLOCK", "KINDS", "OF_16", "OF_32", "ROWS", "VECTOR", "VECTORS", "Tile", "VectorText", "helper", "is_thin", "kinds",
-    "panel_functions", "parameters", "scratch", "thin", "transposed",
-]  # fmt: skip
+__all__ = ["BLOCK", "helper", "kinds", "panel_functions", "parameters", "scratch"]
 
 _STRETCH: Final = 384
 """Terms that are added up in registers at most, and rows of a panel: it has 96 KB of four vectors of 64 bytes."""
-_BLOCK: Final = 384
+BLOCK: Final = 384
 """Rows of the left operand that meet the panels at most, which the second cache holds: 0.6 or 1.2 MB.  A multiple of _ROWS."""
 _SLAB: Final = 3072
 """Columns in the panels that are kept for several blocks of rows, which the third cache holds: 5 or 9 MB.  A multiple of any panel's."""
@@ -63,161 +59,23 @@ _EACH: Final = 16
 """Pairs of terms after which a row of the result is brought to the first cache, of that tile or of one below."""
 _ROWS: Final = 12
 """Rows that blocks are multiples of: whole tiles, of 6 rows or 12."""
-_VECTOR: Final = 64
-"""Bytes of the widest vectors, at whose multiples panels begin."""
-_BESIDE: Final = 4
-"""Rows of the many that a kernel of thin products multiplies the few by."""
-_LONG: Final = 4096
-"""Terms that these kernels add up at most, a vector of sums for each element."""
 _FEW: Final = 24
 """Rows for which a panel is read where it lies: to put it side by side costs as much as to read it some times."""
 
 
-class Tile(NamedTuple):
-    """What a kernel computes, and how.
-
-    rows: of a kernel, by its vectors: as many as there are registers for, and what is left in the end.  The first entry is that of
-    whole panels; those of the last columns of a product may have fewer vectors.  fused: whether an instruction multiplies and adds."""
-
-    rows: dict[int, tuple[int, ...]]
-    fused: bool = True
-
-    @property
-    def vectors(self) -> int:
-        """Of a row of a whole panel."""
-        return next(iter(self.rows))
-
-    @property
-    def thin(self) -> int:
-        """Rows, or columns, of a product up to which it is thin."""
-        return 2 * self.few
-
-    @property
-    def few(self) -> int:
-        """Rows of a kernel of thin products at most."""
-        return 4 if self.vectors == 4 else 3
-
-    @property
-    def kinds(self) -> dict[str, tuple[int, bool]]:
-        """Panels by their names: how many vectors, and whether the columns end before them.  The last one has one vector."""
-        return {"whole": (self.vectors, False)} | {f"ends{vectors}": (vectors, True) for vectors in self.rows}
-
-
-OF_32: Final = Tile({4: (6, 5, 4, 3, 2, 1), 2: (12, 6, 4, 2, 1), 1: (12, 6, 4, 2, 1)})
-"""Where there are 32 registers for vectors: 24 of them hold sums."""
-OF_16: Final = Tile({2: (6, 5, 4, 3, 2, 1), 1: (12, 6, 4, 2, 1)})
-"""Where there are 16: 12 of them hold sums."""
-
-
-class _Function(FunctionText):
-    """The text of a function on elements of one dtype; `lanes` of them are a vector."""
-
-    def __init__(self, dtype: DType, lanes: int, tile: Tile) -> None:
-        super().__init__()
-        self.number, self.lanes, self.size, self.tile = lane_type(dtype), lanes, dtype.itemsize, tile
-        self.wide = tile.vectors * lanes  # columns of a whole panel
-        self.vector = f"<{lanes} x {self.number}>"
-        self.suffix = f"v{lanes}f{8 * dtype.itemsize}"
-
-    def at(self, pointer: str, offset: str | int) -> str:
-        """A pointer so many bytes further on."""
-        return pointer if offset == 0 else self.op(f"getelementptr i8, ptr {pointer}, i64 {offset}")
-
-    def i64(self, operation: str, a: str | int, b: str | int) -> str:
-        """An operation of two integers."""
-        return self.op(f"{operation} i64 {a}, {b}")
-
-    def splat(self, number: str) -> str:
-        first = self.op(f"insertelement {self.vector} poison, {self.number} {number}, i32 0")
-        return self.op(f"shufflevector {self.vector} {first}, {self.vector} poison, <{self.lanes} x i32> zeroinitializer")
-
-    def load(self, pointer: str) -> str:
-        return self.op(f"load {self.vector}, ptr {pointer}, align {self.size}")
-
-    def store(self, value: str, pointer: str) -> None:
-        self.lines.append(f"store {self.vector} {value}, ptr {pointer}, align {self.size}")
-
-    def fma(self, a: str, b: str, c: str) -> str:
-        """a * b + c, rounded once where there is an instruction for it."""
-        if not self.tile.fused:
-            return self.op(f"fadd {self.vector} {self.op(f'fmul {self.vector} {a}, {b}')}, {c}")
-        return self.call(f"llvm.fma.{self.suffix}", self.vector, (self.vector, a), (self.vector, b), (self.vector, c))
-
-    def mask(self, first: int, columns: str) -> str:
-        """Which lanes of a vector that begins with column `first` are among the columns."""
-        integers = f"<{self.lanes} x i64>"
-        one = self.op(f"insertelement {integers} poison, i64 {columns}, i32 0")
-        limit = self.op(f"shufflevector {integers} {one}, {integers} poison, <{self.lanes} x i32> zeroinitializer")
-        numbers = ", ".join(f"i64 {first + i}" for i in range(self.lanes))
-        return self.op(f"icmp slt {integers} <{numbers}>, {limit}")
-
-    def prefetch(self, pointer: str) -> None:
-        """Have a line brought to the first cache, wherever it is; nothing happens where there is no memory."""
-        self.call("llvm.prefetch.p0", "void", ("ptr", pointer), ("i32", "0"), ("i32", "3"), ("i32", "1"))
-
-    def masked_load(self, pointer: str, mask: str) -> str:
-        kinds = (("ptr", pointer), ("i32", str(self.size)), (f"<{self.lanes} x i1>", mask), (self.vector, "zeroinitializer"))
-        return self.call(f"llvm.masked.load.{self.suffix}.p0", self.vector, *kinds)
-
-    def masked_store(self, value: str, pointer: str, mask: str) -> None:
-        kinds = ((self.vector, value), ("ptr", pointer), ("i32", str(self.size)), (f"<{self.lanes} x i1>", mask))
-        self.call(f"llvm.masked.store.{self.suffix}.p0", "void", *kinds)
-
-    def branch(self, condition: str, yes: str, no: str) -> None:
-        self.lines.append(f"br i1 {condition}, label %{yes}, label %{no}")
-
-    def go(self, label: str) -> None:
-        self.lines.append(f"br label %{label}")
-
-    def loop(self, start: str, stop: str, step: str | int, body: Callable[[str], None], room: int = 1) -> str:
-        """body(i) for i = start, start + step ... while `room` are left before `stop`; returns the first i that is none."""
-        head, inside, end = (self.label(hint) for hint in ("head", "inside", "end"))
-        before = self.block
-        self.go(head)
-        self.begin(head)
-        at = len(self.lines)
-        i, following = self.name(), self.name()
-        last = self.i64("add", i, room)
-        more = self.op(f"icmp sle i64 {last}, {stop}")
-        self.branch(more, inside, end)
-        self.begin(inside)
-        body(i)
-        self.lines.append(f"{following} = add i64 {i}, {step}")
-        self.lines.insert(at, f"{i} = phi i64 [ {start}, %{before} ], [ {following}, %{self.block} ]")
-        self.go(head)
-        self.begin(end)
-        return i
-
-    def choose(self, number: str, parts: dict[int, Callable[[], None]]) -> None:
-        """Do the part of a number, none where there is none."""
-        labels, end = {i: self.label("case") for i in parts}, self.label("end")
-        self.lines.append(
-            f"switch i64 {number}, label %{end} [ {' '.join(f'i64 {i}, label %{at}' for i, at in labels.items())} ]"
-        )
-        for i, part in parts.items():
-            self.begin(labels[i])
-            part()
-            self.go(end)
-        self.begin(end)
-
-    def define(self, head: str) -> str:
-        bits = 8 * self.lanes * self.size
-        attributes = f'noinline nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
-        return "\n".join([f"define internal {head} {attributes} {{", "entry:", *self.lines, "}"])
-
-
-_TILE: Final = (
+_KERNEL: Final = (
     ("i64", "terms"), ("ptr", "a"), ("i64", "a.row"), ("i64", "a.term"), ("ptr", "b"), ("i64", "b.term"), ("ptr", "c"), ("i64", "c.row"),
     ("N", "alpha"), ("N", "beta"), ("i64", "columns"),
 )  # fmt: skip
 """Parameters of a kernel: distances in bytes, "N" stands for the type of an element."""
 
 
-def _parameters(number: str, **instead: str) -> str:
-    return ", ".join(f"{number if kind == 'N' else kind} {instead.get(name, f'%{name}')}" for kind, name in _TILE)
+def parameters(number: str, **instead: str) -> str:
+    """The parameters of a kernel, or what it is given: each by its own name unless there is something `instead`."""
+    return ", ".join(f"{number if kind == 'N' else kind} {instead.get(name, f'%{name}')}" for kind, name in _KERNEL)
 
 
-def _kernel(f: _Function, name: str, rows: int, vectors: int, ends: bool) -> str:
+def _kernel(f: VectorText, name: str, rows: int, vectors: int, ends: bool) -> str:
     """A tile of the result: alpha * a @ b + beta * c, of at least one term; c is not read where beta is 0."""
     width = f.lanes * f.size
     cells = [(r, v) for r in range(rows) for v in range(vectors)]
@@ -295,24 +153,24 @@ def _kernel(f: _Function, name: str, rows: int, vectors: int, ends: bool) -> str
     for (_, v), place, x in zip(cells, places, scaled, strict=True):
         _put(f, x, place, masks[v])
     f.lines.append("ret void")
-    return f.define(f"void @{name}({_parameters(f.number)})")
+    return f.define(f"void @{name}({parameters(f.number)})")
 
 
-def _put(f: _Function, value: str, place: str, mask: str) -> None:
+def _put(f: VectorText, value: str, place: str, mask: str) -> None:
     if mask:
         f.masked_store(value, place, mask)
     else:
         f.store(value, place)
 
 
-def _rows_of_panel(f: _Function, name: str, kernels: dict[int, str]) -> str:
+def _rows_of_panel(f: VectorText, name: str, kernels: dict[int, str]) -> str:
     """All rows of a block of the left operand times a panel."""
 
     def part(rows: int) -> Callable[[str], None]:
         def call(i: str) -> None:
             a = f.at("%a", f.i64("mul", i, "%a.row"))
             c = f.at("%c", f.i64("mul", i, "%c.row"))
-            f.lines.append(f"call void @{kernels[rows]}({_parameters(f.number, a=a, c=c)})")
+            f.lines.append(f"call void @{kernels[rows]}({parameters(f.number, a=a, c=c)})")
 
         return call
 
@@ -320,7 +178,7 @@ def _rows_of_panel(f: _Function, name: str, kernels: dict[int, str]) -> str:
     if len(kernels) == most:  # there is one for each number of rows: the last ones are halved, few rows leave registers unused
         done = f.loop("0", "%rows", most, part(most), 2 * most)
         left = f.i64("sub", "%rows", done)
-        first = _half(f, left, most)
+        first = half(f, left, most)
         f.choose(first, {rows: lambda rows=rows: part(rows)(done) for rows in kernels})  # type: ignore[misc]
         f.choose(f.i64("sub", left, first), {rows: lambda rows=rows: part(rows)(f.i64("add", done, first)) for rows in kernels})  # type: ignore[misc]
     else:
@@ -328,29 +186,10 @@ def _rows_of_panel(f: _Function, name: str, kernels: dict[int, str]) -> str:
         for rows in kernels:
             done = f.loop(done, "%rows", rows, part(rows), rows)
     f.lines.append("ret void")
-    return f.define(f"void @{name}(i64 %rows, {_parameters(f.number)})")
+    return f.define(f"void @{name}(i64 %rows, {parameters(f.number)})")
 
 
-def _half(f: _Function, count: str, most: int) -> str:
-    """The count, or half of it, rounded up, where it is more than `most`."""
-    both = f.op(f"icmp sgt i64 {count}, {most}")
-    return f.op(f"select i1 {both}, i64 {f.i64('lshr', f.i64('add', count, 1), 1)}, i64 {count}")
-
-
-def _transposed(f: _Function, rows: list[str]) -> list[str]:
-    """As many vectors as each has lanes, as the columns of what they are the rows of: each step interleaves the two halves of the list."""
-    n, half = f.lanes, f.lanes // 2
-    low, high = (", ".join(f"i32 {i + at}, i32 {i + at + n}" for i in range(half)) for at in (0, half))
-    for _ in range(n.bit_length() - 1):
-        rows = [
-            f.op(f"shufflevector {f.vector} {rows[i]}, {f.vector} {rows[i + half]}, <{n} x i32> <{order}>")
-            for i in range(half)
-            for order in (low, high)
-        ]
-    return rows
-
-
-def _pack(f: _Function, name: str, turned: bool) -> str:
+def _pack(f: VectorText, name: str, turned: bool) -> str:
     """Rows of a panel, side by side.  b: where its first element lies, b.row: bytes between rows as they are stored."""
     width = f.lanes * f.size
     stride = f.i64("mul", "%vectors", width)
@@ -378,7 +217,7 @@ def _pack(f: _Function, name: str, turned: bool) -> str:
 
         def square(p: str) -> None:
             offset = f.i64("mul", p, f.size)
-            vectors = _transposed(f, [f.load(f.at(column, offset)) for column in columns])
+            vectors = transposed(f, [f.load(f.at(column, offset)) for column in columns])
             row = f.at(to, f.i64("mul", p, stride))
             for i, vector in enumerate(vectors):
                 f.store(vector, row if i == 0 else f.at(row, f.i64("mul", stride, i)))
@@ -400,10 +239,6 @@ def _pack(f: _Function, name: str, turned: bool) -> str:
     return f.define(f"void @{name}(ptr %b, i64 %b.row, i64 %terms, i64 %columns, i64 %vectors, ptr %panel)")
 
 
-def _least(f: _Function, a: str, b: str | int) -> str:
-    return f.call("llvm.smin.i64", "i64", ("i64", a), ("i64", str(b)))
-
-
 class _Plan(NamedTuple):
     """How a product is cut, as texts.  stretch: terms; rows: of a block; several: whether there are several blocks; columns: of which
     panels are kept, where there are; slab: bytes of these, or of the only panel."""
@@ -415,7 +250,7 @@ class _Plan(NamedTuple):
     slab: str
 
 
-def _plan(f: _Function) -> _Plan:
+def _plan(f: VectorText) -> _Plan:
     """The parts of %m, %n and %k, of about one length each.  Where a sum is cut follows from %k alone."""
 
     def parts(size: str, most: int, multiple: int) -> str:
@@ -423,23 +258,23 @@ def _plan(f: _Function) -> _Plan:
         return _rounded_up(f, f.i64("udiv", f.i64("add", size, f.i64("sub", count, 1)), count), multiple)
 
     stretch = parts("%k", _STRETCH, f.lanes)
-    several = f.op(f"icmp sgt i64 %m, {_BLOCK}")
-    kept = _least(f, _rounded_up(f, "%n", f.wide), _SLAB)
+    several = f.op(f"icmp sgt i64 %m, {BLOCK}")
+    kept = least(f, _rounded_up(f, "%n", f.wide), _SLAB)
     in_panels = f.op(f"select i1 {several}, i64 {kept}, i64 {f.wide}")
     return _Plan(
         stretch=stretch,
-        rows=parts("%m", _BLOCK, _ROWS),
+        rows=parts("%m", BLOCK, _ROWS),
         several=several,
         columns=f.op(f"select i1 {several}, i64 {kept}, i64 %n"),
         slab=f.i64("mul", f.i64("mul", stretch, f.size), in_panels),
     )
 
 
-def _rounded_up(f: _Function, value: str, multiple: int) -> str:
+def _rounded_up(f: VectorText, value: str, multiple: int) -> str:
     return f.i64("mul", f.i64("udiv", f.i64("add", value, multiple - 1), multiple), multiple)
 
 
-def _scratch(f: _Function, name: str) -> str:
+def _scratch(f: VectorText, name: str) -> str:
     """The bytes of memory of its own that a product needs."""
     plan = _plan(f)
     block = f.i64("mul", f.i64("mul", plan.rows, plan.stretch), f.size)
@@ -447,17 +282,17 @@ def _scratch(f: _Function, name: str) -> str:
     left = f.op(f"select i1 {beside}, i64 {block}, i64 0")
     few = f.i64("mul", _rounded_up(f, "%k", f.lanes), f.tile.thin * f.size)  # of a thin one
     most = f.call("llvm.smax.i64", "i64", ("i64", f.i64("add", plan.slab, left)), ("i64", few))
-    f.lines.append(f"ret i64 {f.i64('add', most, _VECTOR)}")
+    f.lines.append(f"ret i64 {f.i64('add', most, VECTOR)}")
     return f.define(f"i64 @{name}(i64 %m, i64 %n, i64 %k)")
 
 
-def _product(f: _Function, name: str, one: str, names: dict[str, str]) -> str:
+def _product(f: VectorText, name: str, one: str, names: dict[str, str]) -> str:
     """The whole: slabs of columns, stretches of terms, blocks of rows, panels."""
     wide, kinds = f.wide, f.tile.kinds
     plan = _plan(f)
     address = f.op("ptrtoint ptr %scratch to i64")
-    up = f.i64("add", address, _VECTOR - 1)
-    panels = f.op(f"inttoptr i64 {f.op(f'and i64 {up}, {-_VECTOR}')} to ptr")
+    up = f.i64("add", address, VECTOR - 1)
+    panels = f.op(f"inttoptr i64 {f.op(f'and i64 {up}, {-VECTOR}')} to ptr")
     left = f.at(panels, plan.slab)
     down, across, line = (f.op(f"mul i64 %{x}, {f.size}") for x in ("lda", "ldb", "ldc"))
     a_straight, b_straight = (f.op(f"icmp eq i32 %turned.{x}, {blas.NO_TRANSPOSE}") for x in "ab")
@@ -497,7 +332,7 @@ def _product(f: _Function, name: str, one: str, names: dict[str, str]) -> str:
 
     def panel(first: str, beyond: str) -> tuple[str, str, str]:
         """(columns, whether these are all of a whole panel, vectors) of the panel that begins with a column."""
-        count = _least(f, f.i64("sub", beyond, first), wide)
+        count = least(f, f.i64("sub", beyond, first), wide)
         vectors = "1"
         for some in sorted(f.tile.rows)[:-1]:
             more = f.op(f"icmp sgt i64 {count}, {some * f.lanes}")
@@ -506,11 +341,11 @@ def _product(f: _Function, name: str, one: str, names: dict[str, str]) -> str:
         return count, f.op(f"icmp eq i64 {count}, {wide}"), vectors
 
     def slab(first: str) -> None:
-        width = _least(f, f.i64("sub", "%n", first), plan.columns)
+        width = least(f, f.i64("sub", "%n", first), plan.columns)
         b_slab, c_slab = f.at("%b", f.i64("mul", first, b_column)), f.at("%c", f.i64("mul", first, f.size))
 
         def stretch(p: str) -> None:
-            terms = _least(f, f.i64("sub", "%k", p), plan.stretch)
+            terms = least(f, f.i64("sub", "%k", p), plan.stretch)
             b_stretch = f.at(b_slab, f.i64("mul", p, b_term))
             begins = f.op(f"icmp eq i64 {p}, 0")
             beta = f.op(f"select i1 {begins}, {f.number} %beta, {f.number} {one}")
@@ -529,7 +364,7 @@ def _product(f: _Function, name: str, one: str, names: dict[str, str]) -> str:
             f.begin(blocks)
 
             def block(i: str) -> None:
-                rows = _least(f, f.i64("sub", "%m", i), plan.rows)
+                rows = least(f, f.i64("sub", "%m", i), plan.rows)
                 a_here = f.at(f.at("%a", f.i64("mul", i, a_row)), f.i64("mul", p, a_term))
                 c_block = f.at(c_slab, f.i64("mul", i, line))
                 a, row, term = packed_left(a_here, rows, terms)
@@ -557,7 +392,7 @@ def _product(f: _Function, name: str, one: str, names: dict[str, str]) -> str:
                         f"i64 {v if ends else 0}, label %{labels[name]}" for name, (v, ends) in kinds.items() if v > 1
                     )
                     f.lines.append(f"switch i64 {kind}, label %{labels[[*kinds][-1]]} [ {cases} ]")
-                    given = _parameters(f.number, **{
+                    given = parameters(f.number, **{
                         "terms": terms, "a": a, "a.row": row, "a.term": term, "b": source, "b.term": step, "c": c, "c.row": line,
                         "beta": beta, "columns": count,
                     })  # fmt: skip
@@ -580,172 +415,9 @@ def _product(f: _Function, name: str, one: str, names: dict[str, str]) -> str:
     return f.define(f"void @{name}({sizes}, {operands}, ptr %scratch)")
 
 
-_DOTS: Final = (
-    ("i64", "terms"), ("ptr", "x"), ("i64", "x.row"), ("ptr", "w"), ("i64", "w.row"), ("ptr", "c"), ("i64", "c.x"), ("i64", "c.w"),
-    ("N", "alpha"), ("N", "beta"),
-)  # fmt: skip
-"""Parameters of a kernel of thin products.  c.x, c.w: bytes in the result from a row of x, or of w, to the next."""
-
-
-def _dots_parameters(number: str, **instead: str) -> str:
-    return ", ".join(f"{number if kind == 'N' else kind} {instead.get(name, f'%{name}')}" for kind, name in _DOTS)
-
-
-def _dots(f: _Function, name: str, few: int, many: int) -> str:
-    """Inner products of rows of x by rows of w: a vector of sums for each, whose lanes are added up in the end."""
-    width = f.lanes * f.size
-    xs = [f.at("%x", 0 if r == 0 else f.i64("mul", "%x.row", r)) for r in range(few)]
-    ws = [f.at("%w", 0 if r == 0 else f.i64("mul", "%w.row", r)) for r in range(many)]
-    count = few * many
-
-    def step(left: list[str], right: list[str], sums: Sequence[str]) -> list[str]:
-        return [f.fma(left[i], right[j], sums[i * many + j]) for i in range(few) for j in range(many)]
-
-    whole = f.i64("udiv", "%terms", f.lanes)
-    f.branch(f.op(f"icmp ne i64 {whole}, 0"), "vector", "rest")
-    f.begin("vector")
-    at = len(f.lines)
-    i, offset = f.name(), f.name()
-    carried = [f.name() for _ in range(count)]
-    found = step([f.load(f.at(x, offset)) for x in xs], [f.load(f.at(w, offset)) for w in ws], carried)
-    after, following = f.i64("sub", i, 1), f.i64("add", offset, width)
-    f.lines[at:at] = [
-        f"{i} = phi i64 [ {whole}, %entry ], [ {after}, %vector ]",
-        f"{offset} = phi i64 [ 0, %entry ], [ {following}, %vector ]",
-        *[f"{x} = phi {f.vector} [ zeroinitializer, %entry ], [ {y}, %vector ]" for x, y in zip(carried, found, strict=True)],
-    ]
-    f.branch(f.op(f"icmp ne i64 {after}, 0"), "vector", "rest")
-    f.begin("rest")
-    end = f.op(f"phi i64 [ 0, %entry ], [ {following}, %vector ]")
-    so_far = [f.op(f"phi {f.vector} [ zeroinitializer, %entry ], [ {x}, %vector ]") for x in found]
-    left = f.i64("sub", "%terms", f.i64("mul", whole, f.lanes))
-    f.branch(f.op(f"icmp ne i64 {left}, 0"), "part", "finish")
-    f.begin("part")
-    mask = f.mask(0, left)
-    last = step([f.masked_load(f.at(x, end), mask) for x in xs], [f.masked_load(f.at(w, end), mask) for w in ws], so_far)
-    f.go("finish")
-    f.begin("finish")
-    sums = [f.op(f"phi {f.vector} [ {x}, %rest ], [ {y}, %part ]") for x, y in zip(so_far, last, strict=True)]
-    alpha = f.splat("%alpha")
-    numbers: list[str] = []
-    for first in range(0, count, f.lanes):
-        group = sums[first : first + f.lanes]
-        totals = f.op(f"fmul {f.vector} {alpha}, {_added_up(f, group + ['zeroinitializer'] * (f.lanes - len(group)))}")
-        numbers += [f.op(f"extractelement {f.vector} {totals}, i32 {lane}") for lane in range(len(group))]
-    lines = [f.at("%c", 0 if r == 0 else f.i64("mul", "%c.x", r)) for r in range(few)]
-    places = [f.at(lines[r], 0 if j == 0 else f.i64("mul", "%c.w", j)) for r in range(few) for j in range(many)]
-    f.branch(f.op(f"fcmp une {f.number} %beta, 0.0"), "add", "fresh")
-    f.begin("add")
-    for number, place in zip(numbers, places, strict=True):
-        old = f.op(f"load {f.number}, ptr {place}, align {f.size}")
-        total = f.op(f"fadd {f.number} {f.op(f'fmul {f.number} %beta, {old}')}, {number}")
-        f.lines.append(f"store {f.number} {total}, ptr {place}, align {f.size}")
-    f.lines.append("ret void")
-    f.begin("fresh")
-    f.lines += [f"store {f.number} {x}, ptr {place}, align {f.size}" for x, place in zip(numbers, places, strict=True)]
-    f.lines.append("ret void")
-    return f.define(f"void @{name}({_dots_parameters(f.number)})")
-
-
-def _added_up(f: _Function, vectors: list[str]) -> str:
-    """The sums over the lanes of as many vectors as each has lanes, as one vector: what _transposed does, added up at each step."""
-    n, half = f.lanes, f.lanes // 2
-    low, high = (", ".join(f"i32 {i + at}, i32 {i + at + n}" for i in range(half)) for at in (0, half))
-    while len(vectors) > 1:
-        middle = len(vectors) // 2
-        pairs = zip(vectors[:middle], vectors[middle:], strict=True)
-        vectors = [
-            f.op(
-                f"fadd {f.vector} "
-                + ", ".join(f.op(f"shufflevector {f.vector} {a}, {f.vector} {b}, <{n} x i32> <{order}>") for order in (low, high))
-            )
-            for a, b in pairs
-        ]
-    return vectors[0]
-
-
-def _thin(f: _Function, name: str, one: str, kernels: dict[tuple[int, int], str], turn: str) -> str:
-    """A product of few rows by a matrix that is stored transposed, or of a matrix that is not by few columns: inner products."""
-    by_rows = f.op(f"icmp ne i32 %turned.b, {blas.NO_TRANSPOSE}")
-    by_rows = f.op(f"and i1 {by_rows}, {f.op(f'icmp sle i64 %m, {f.tile.thin}')}")
-
-    def either(kind: str, yes: str, no: str) -> str:
-        return f.op(f"select i1 {by_rows}, {kind} {yes}, {kind} {no}")
-
-    few, many = either("i64", "%m", "%n"), either("i64", "%n", "%m")
-    x, w, c = either("ptr", "%a", "%b"), either("ptr", "%b", "%a"), "%c"
-    x_apart, w_row = (f.i64("mul", either("i64", *pair), f.size) for pair in (("%lda", "%ldb"), ("%ldb", "%lda")))
-    line = f.i64("mul", "%ldc", f.size)
-    c_x, c_w = either("i64", line, str(f.size)), either("i64", str(f.size), line)
-    lies = [f.op(f"icmp {test} i32 %turned.{of}, {blas.NO_TRANSPOSE}") for test, of in (("eq", "a"), ("ne", "b"))]
-    before = f.block
-    f.branch(either("i1", *lies), "go", "pack")
-    f.begin("pack")
-    address = f.i64("and", f.i64("add", f.op("ptrtoint ptr %scratch to i64"), _VECTOR - 1), -_VECTOR)
-    own = f.op(f"inttoptr i64 {address} to ptr")
-    vectors = f.i64("udiv", f.i64("add", "%k", f.lanes - 1), f.lanes)
-    f.lines.append(f"call void @{turn}(ptr {x}, i64 {x_apart}, i64 {few}, i64 %k, i64 {vectors}, ptr {own})")
-    own_row = f.i64("mul", vectors, f.lanes * f.size)
-    f.go("go")
-    f.begin("go")
-    x = f.op(f"phi ptr [ {x}, %{before} ], [ {own}, %pack ]")
-    x_row = f.op(f"phi i64 [ {x_apart}, %{before} ], [ {own_row}, %pack ]")
-    first = _half(f, few, f.tile.few)
-    second = f.i64("sub", few, first)
-
-    def stretch(p: str) -> None:
-        terms, begins, offset = _least(f, f.i64("sub", "%k", p), _LONG), f.op(f"icmp eq i64 {p}, 0"), f.i64("mul", p, f.size)
-        beta = f.op(f"select i1 {begins}, {f.number} %beta, {f.number} {one}")
-        x_part, w_part = f.at(x, offset), f.at(w, offset)
-
-        def part(beside: int) -> Callable[[str], None]:
-            def call(j: str) -> None:
-                w_here, c_here = f.at(w_part, f.i64("mul", j, w_row)), f.at(c, f.i64("mul", j, c_w))
-                given = {"terms": terms, "x.row": x_row, "w": w_here, "w.row": w_row, "c.x": c_x, "c.w": c_w, "beta": beta}
-
-                def rows(count: int, x_here: str, c_part: str) -> Callable[[], None]:
-                    text = _dots_parameters(f.number, **given, x=x_here, c=c_part)
-                    return lambda: f.lines.append(f"call void @{kernels[count, beside]}({text})")
-
-                counts = sorted({count for count, _ in kernels})
-                f.choose(first, {count: rows(count, x_part, c_here) for count in counts})
-                x_there, c_there = f.at(x_part, f.i64("mul", first, x_row)), f.at(c_here, f.i64("mul", first, c_x))
-                f.choose(second, {count: rows(count, x_there, c_there) for count in counts})
-
-            return call
-
-        f.loop(f.loop("0", many, _BESIDE, part(_BESIDE), _BESIDE), many, 1, part(1))
-
-    f.loop("0", "%k", _LONG, stretch)
-    f.lines.append("ret void")
-    sizes = "i32 %order, i32 %turned.a, i32 %turned.b, i64 %m, i64 %n, i64 %k"
-    operands = f"{f.number} %alpha, ptr %a, i64 %lda, ptr %b, i64 %ldb, {f.number} %beta, ptr %c, i64 %ldc"
-    return f.define(f"void @{name}({sizes}, {operands}, ptr %scratch)")
-
-
-def _is_thin(f: _Function, name: str) -> str:
-    """Whether a product is thin: few rows by what is stored transposed, or few columns beside what is not."""
-    rows, columns = (f.op(f"icmp sle i64 %{size}, {f.tile.thin}") for size in "mn")
-    lies = [f.op(f"icmp {test} i32 %turned.{of}, {blas.NO_TRANSPOSE}") for test, of in (("ne", "b"), ("eq", "a"))]
-    both = [f.op(f"and i1 {few}, {there}") for few, there in zip((rows, columns), lies, strict=True)]
-    f.lines.append(f"ret i1 {f.op(f'or i1 {both[0]}, {both[1]}')}")
-    return f.define(f"i1 @{name}(i32 %turned.a, i32 %turned.b, i64 %m, i64 %n)")
-
-
 def scratch(name: str) -> str:
     """The function of (m, n, k) that gives the bytes of memory of its own which the product of this name needs."""
     return f"{name}_scratch"
-
-
-def thin(name: str) -> str:
-    """The function with the arguments of the product of this name that computes thin ones, by inner products of rows."""
-    return f"{name}_thin"
-
-
-def is_thin(name: str) -> str:
-    """The function of (turned.a, turned.b, m, n) that tells whether `thin` computes such a product; then only it may: part of a thin
-    product has the same bits in all of its parts, but other ones than `name` gives."""
-    return f"{name}_is_thin"
 
 
 def helper(dtype: DType, lanes: int, tile: Tile = OF_32, thin_only: bool = False) -> tuple[str, str, dict[str, str]]:
@@ -753,25 +425,19 @@ def helper(dtype: DType, lanes: int, tile: Tile = OF_32, thin_only: bool = False
     row-major matrices and at least one row, column and term; its last parameter is the address of memory of its own (`scratch`).
 
     lanes: elements of a vector, a power of 2.  thin_only: do not define the function, only what computes thin products
-    (`thin`, `is_thin`, `scratch`)."""
+    (thin_products.py) and `scratch`."""
     prefix = _prefix(dtype)
     parts, declarations, names = list[str](), dict[str, str](), dict[str, str]()
 
     def written(write: Callable[..., str], name: str, *given: object) -> str:
-        f = _Function(dtype, lanes, tile)
+        f = VectorText(dtype, lanes, tile)
         parts.append(write(f, name, *given))
         declarations.update(f.declarations)
         return name
 
     for kind in ("straight", "turned"):
         names[kind] = written(_pack, f"{prefix}_{kind}", kind == "turned")
-    dots = {
-        (few, many): written(_dots, f"{prefix}_dots_{few}_{many}", few, many)
-        for many in (_BESIDE, 1)
-        for few in range(1, tile.few + 1)
-    }
-    written(_thin, thin(prefix), constant(1.0, dtype), dots, names["turned"])
-    written(_is_thin, is_thin(prefix))
+    thin_products.write(written, prefix, tile, constant(1.0, dtype), names["turned"])
     written(_scratch, scratch(prefix))
     if not thin_only:
         for kind, (vectors, ends) in tile.kinds.items():
@@ -788,16 +454,9 @@ def _prefix(dtype: DType) -> str:
 
 def panel_functions(dtype: DType) -> tuple[str, ...]:
     """The names of the functions that multiply the rows of a block by a panel, and of those that fill panels."""
-    return tuple(f"{_prefix(dtype)}_{kind}" for kind in (*KINDS, "straight", "turned"))
-
-
-# What packed_windows.py packs for the same kernels.
-ROWS, VECTORS, KINDS = OF_32.rows, OF_32.vectors, OF_32.kinds
-BLOCK, VECTOR = _BLOCK, _VECTOR
-VectorText = _Function
-parameters, transposed = _parameters, _transposed
+    return tuple(f"{_prefix(dtype)}_{kind}" for kind in (*OF_32.kinds, "straight", "turned"))
 
 
 def kinds(number: str) -> str:
     """The types of a kernel's parameters."""
-    return ", ".join(number if kind == "N" else kind for kind, _ in _TILE)
+    return ", ".join(number if kind == "N" else kind for kind, _ in _KERNEL)

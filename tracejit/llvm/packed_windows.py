@@ -23,15 +23,16 @@ from typing import Final
 from tracejit.core.convolutions import TAP, WORDS
 from tracejit.llvm import packed_products as packed
 from tracejit.llvm.operations import constant
+from tracejit.llvm.vector_text import OF_32, transposed
 from tracejit.llvm.window_text import LINE, OUTSIDE, STRETCH, WindowText, memory_of
 
-__all__ = ["give_out", "give_turned", "left", "product_task", "weight_task", "windows"]
+__all__ = ["pack_left", "pack_windows", "product_task", "store_columns", "store_transposed", "weight_task"]
 
 _STRETCH: Final = 144
 """Terms that `product` adds up in registers: then a panel is in the first cache when it is read.  16 channels of 3 x 3."""
 
 
-def windows(f: WindowText, name: str) -> str:
+def pack_windows(f: WindowText, name: str) -> str:
     """Rows of windows, side by side: for each of %channels, for each of %taps, %vectors vectors of columns.
 
     source: the first channel of the first image; channel: bytes from channel to channel; line: bytes from row to row.  Where each
@@ -65,7 +66,7 @@ def windows(f: WindowText, name: str) -> str:
     def begin_of(v: str) -> None:
         arrays = arrays_of(v)
         nowhere = f.integers(str(OUTSIDE))
-        begin, gathers = f.apart(arrays[0], f.op(f"icmp ne {f.indices} {arrays[3]}, {nowhere}"))
+        begin, gathers = f.first_and_gaps(arrays[0], f.op(f"icmp ne {f.indices} {arrays[3]}, {nowhere}"))
         f.lines.append(f"store i64 {f.mul(begin, f.size)}, ptr {f.at(begins, f.mul(v, 8))}")
         before = f.op(f"load i64, ptr {apart}")
         f.lines.append(f"store i64 {f.op(f'or i64 {before}, ' + f.op(f'zext i1 {gathers} to i64'))}, ptr {apart}")
@@ -123,7 +124,7 @@ def windows(f: WindowText, name: str) -> str:
             def vector(v: str) -> None:
                 arrays = arrays_of(v)
                 inside = inside_of(arrays, vectors)
-                begin, gathers = f.apart(arrays[0], inside)
+                begin, gathers = f.first_and_gaps(arrays[0], inside)
                 to = f.at(row, f.mul(v, f.lanes * f.size))
 
                 def load(c: str) -> None:
@@ -156,7 +157,7 @@ def windows(f: WindowText, name: str) -> str:
     return f.define(f"void @{name}({given}, ptr %to, i64 %line)")
 
 
-def left(f: WindowText, name: str, straight: str, turned: str) -> str:
+def pack_left(f: WindowText, name: str, straight: str, turned: str) -> str:
     """A block of the left operand, side by side: for each row, for each channel, %taps taps.  The first is at %left."""
     w = f.words("taps", "left.row", "left.channel")
     terms = f.mul("%channels", "%taps")
@@ -210,7 +211,7 @@ def left(f: WindowText, name: str, straight: str, turned: str) -> str:
     return f.define(f"i64 @{name}(ptr %words, ptr %left, i64 %rows, i64 %channels, ptr %tap, i64 %taps, ptr %to)")
 
 
-def give_out(f: WindowText, name: str) -> str:
+def store_columns(f: WindowText, name: str) -> str:
     """A part of the result to where it belongs.  target: the first row of the first image."""
     row = f.mul(f.word("target.row"), f.size)
 
@@ -222,7 +223,7 @@ def give_out(f: WindowText, name: str) -> str:
         limit = f.op(f"shufflevector {f.indices} {one}, {f.indices} poison, {f.indices} zeroinitializer")
         numbers = ", ".join(f"i32 {i}" for i in range(f.lanes))
         inside = f.op(f"icmp slt {f.indices} <{numbers}>, {limit}")
-        begin, scatters = f.apart(offsets, inside)
+        begin, scatters = f.first_and_gaps(offsets, inside)
         own = f.at("%part", f.mul(v, f.lanes * f.size))
 
         def store(r: str) -> None:
@@ -242,14 +243,14 @@ def give_out(f: WindowText, name: str) -> str:
     return f.define(f"void @{name}(ptr %words, ptr %part, i64 %rows, i64 %count, ptr %columns, ptr %target)")
 
 
-def give_turned(f: WindowText, name: str) -> str:
+def store_transposed(f: WindowText, name: str) -> str:
     """A part of dW, of which %part has the transpose, to where it belongs: %rows elements of each of %outputs."""
     line = f.mul(f.word("left.row"), f.size)
 
     def outputs(o: str) -> None:
         def square(r: str) -> None:
             here = f.at("%part", f.op(f"add i64 {f.mul(r, LINE)}, {f.mul(o, f.size)}"))
-            vectors = packed.transposed(f, [f.load(f.at(here, i * LINE)) for i in range(f.lanes)])
+            vectors = transposed(f, [f.load(f.at(here, i * LINE)) for i in range(f.lanes)])
             there = f.at("%target", f.op(f"add i64 {f.mul(o, line)}, {f.mul(r, f.size)}"))
             for i, vector in enumerate(vectors):
                 f.store(vector, there if i == 0 else f.at(there, f.mul(line, i)))
@@ -277,14 +278,14 @@ def give_turned(f: WindowText, name: str) -> str:
 
 def _multiply(f: WindowText, names: dict[str, str], count: str, **given: str) -> None:
     """Rows of a block times a panel of %count columns, by the kernel of their number."""
-    labels, (*_, one) = {kind: f.label(kind) for kind in (*packed.KINDS, "done")}, packed.KINDS
+    labels, (*_, one) = {kind: f.label(kind) for kind in (*OF_32.kinds, "done")}, OF_32.kinds
     is_whole = f.op(f"icmp eq i64 {count}, {f.wide}")
     kind = f.either(is_whole, "i64", "0", _vectors(f, count))
     cases = " ".join(
-        f"i64 {0 if not ends else v}, label %{labels[name]}" for name, (v, ends) in packed.KINDS.items() if name != one
+        f"i64 {0 if not ends else v}, label %{labels[name]}" for name, (v, ends) in OF_32.kinds.items() if name != one
     )
     f.lines.append(f"switch i64 {kind}, label %{labels[one]} [ {cases} ]")
-    for name in packed.KINDS:
+    for name in OF_32.kinds:
         f.begin(labels[name])
         f.lines.append(f"call void @{names[name]}(i64 {given['rows']}, {packed.parameters(f.number, **given, columns=count)})")
         f.go(labels["done"])
@@ -294,7 +295,7 @@ def _multiply(f: WindowText, names: dict[str, str], count: str, **given: str) ->
 def _vectors(f: WindowText, count: str) -> str:
     """Of a panel of so many columns."""
     two, four = f.op(f"icmp sgt i64 {count}, {f.lanes}"), f.op(f"icmp sgt i64 {count}, {2 * f.lanes}")
-    return f.either(four, "i64", str(packed.VECTORS), f.either(two, "i64", "2", "1"))
+    return f.either(four, "i64", str(OF_32.vectors), f.either(two, "i64", "2", "1"))
 
 
 def _stretches(f: WindowText, longest: int, body: Callable[[str, str, str, str], None]) -> None:

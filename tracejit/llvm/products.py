@@ -10,9 +10,9 @@ Tiles follow from the sizes alone, and have all terms of their elements: so resu
 Where vectors have 512 bits, products of matrices are computed by kernels of our own (packed_products.py): OpenBLAS
 has kernels of half that width for some such processors, and packs more than it needs to for products of few rows or
 terms.  Their elements have the same bits in a tile and in the whole, so one thread computes the whole.  Where vectors
-have 256 bits and instructions multiply and add, thin products are: by inner products of rows, two to four times as
-fast as by OpenBLAS.  Its kernels for other products are as fast as ours there (within a tenth, Haswell and Sandy
-Bridge forced), and those for 128 bits (Nehalem), too.  OpenBLAS keeps products of up to products.SMALL multiplications,
+have 256 bits and instructions multiply and add, thin products are (thin_products.py): level with OpenBLAS for a few rows of
+128 numbers, up to 4.5 times as fast for 512 and more.  Its kernels for other products are as fast as ours (Haswell, Sandy
+Bridge and Nehalem forced: within 15 percent).  OpenBLAS keeps products of up to products.SMALL multiplications,
 which eager mode leaves to NumPy.
 
 `symbols()` are the functions that programs
@@ -37,7 +37,7 @@ from tracejit.core.dtypes import DType
 from tracejit.core.uninterrupted import uninterrupted_result
 from tracejit.cpython import arrays, c_api
 from tracejit.cpython.builtin_functions import FASTCALL, builtin_function
-from tracejit.llvm import blas, packed_products, thread_pool
+from tracejit.llvm import blas, packed_products, thin_products, thread_pool, vector_text
 from tracejit.llvm.host import host_fuses, host_target
 from tracejit.llvm.operations import constant, lane_type
 from tracejit.llvm.thread_pool_code import FIELDS, PARALLEL, POOL
@@ -222,7 +222,7 @@ class Kernels:
     """What there is instead of the BLAS: kernels for vectors of so many bytes; thin_only: where it computes others as soon."""
 
     width: int
-    tile: packed_products.Tile
+    tile: vector_text.Tile
     thin_only: bool
 
 
@@ -231,7 +231,7 @@ def _alone(r: _Routine, dtype: DType, kernels: Kernels) -> tuple[str, str, dict[
     helper, text, declarations = packed_products.helper(dtype, kernels.width // dtype.itemsize, kernels.tile, kernels.thin_only)
     name = f"alone_{r.letter}gemm"
     declarations |= {_ALLOCATE: f"declare ptr @{_ALLOCATE}(i64)", _FREE: f"declare void @{_FREE}(ptr)"}
-    own, thin = (r.call(symbol).removesuffix(")") + ", ptr %scratch)" for symbol in (helper, packed_products.thin(helper)))
+    own, thin = (r.call(symbol).removesuffix(")") + ", ptr %scratch)" for symbol in (helper, thin_products.thin(helper)))
     return (
         name,
         f"""{text}
@@ -277,7 +277,7 @@ def _gemm_text(dtype: DType, kernels: Kernels | None) -> tuple[str, dict[str, st
 {ours}
 {others}
 {r.head()} {{
-  %thin = call i1 @{packed_products.is_thin(f"packed_{letter}gemm")}(i32 %turned.a, i32 %turned.b, i64 %m, i64 %n)
+  %thin = call i1 @{thin_products.is_thin(f"packed_{letter}gemm")}(i32 %turned.a, i32 %turned.b, i64 %m, i64 %n)
   br i1 %thin, label %ours, label %theirs
 ours:
   {r.call(thin)}
@@ -308,7 +308,7 @@ def _cut_text(r: _Routine, dtype: DType, kernels: Kernels | None, symbol: str = 
     if kernels is not None:
         alone, before, declarations = _alone(r, dtype, kernels)
         extra = ("thin",)
-        is_thin = packed_products.is_thin(f"packed_{letter}gemm")
+        is_thin = thin_products.is_thin(f"packed_{letter}gemm")
         first = f"""  %small = icmp ule i64 %total, {products.SMALL}
   %is.thin = call i1 @{is_thin}(i32 %turned.a, i32 %turned.b, i64 %m, i64 %n)
   %thin = zext i1 %is.thin to i64
@@ -502,9 +502,9 @@ declare i64 @{PARALLEL}(ptr, ptr, i64)
 # --- linked
 
 
-WIDE: Final = Kernels(64, packed_products.OF_32, thin_only=False)
+WIDE: Final = Kernels(64, vector_text.OF_32, thin_only=False)
 """For processors with vectors of 512 bits."""
-FUSED: Final = Kernels(32, packed_products.OF_16, thin_only=True)
+FUSED: Final = Kernels(32, vector_text.OF_16, thin_only=True)
 """For those with vectors of 256 bits, and instructions that multiply and add."""
 
 

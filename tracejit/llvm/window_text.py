@@ -13,12 +13,10 @@ from typing import Final
 from tracejit.core.convolutions import WORDS
 from tracejit.core.dtypes import DType
 from tracejit.llvm import packed_products as packed
-from tracejit.llvm.packed_products import VectorText
+from tracejit.llvm.vector_text import OF_32, VECTOR, VectorText
 
 __all__ = ["GROUP", "LINE", "OUTSIDE", "STRETCH", "VECTOR", "WindowText", "columns", "memory_of", "scratch"]
 
-VECTOR: Final = packed.VECTOR
-"""Bytes of a vector."""
 GROUP: Final = 2048
 """Bytes of a row of the columns that a task has: so much of the result is in the second cache while it is added to."""
 LINE: Final = GROUP + 64
@@ -32,16 +30,16 @@ OUTSIDE: Final = -(1 << 30)
 
 def scratch(dtype: DType) -> int:
     """Bytes of memory that a task needs: a panel, a block of rows, a part of the result, and where its columns are."""
-    panel = STRETCH * packed.VECTORS * packed.VECTOR
+    panel = STRETCH * OF_32.vectors * VECTOR
     block = packed.BLOCK * STRETCH * dtype.itemsize
-    return packed.VECTOR + panel + block + packed.BLOCK * LINE + ARRAYS * 4 * (GROUP // dtype.itemsize)
+    return VECTOR + panel + block + packed.BLOCK * LINE + ARRAYS * 4 * (GROUP // dtype.itemsize)
 
 
 class WindowText(VectorText):
     """What both functions are made of."""
 
     def __init__(self, dtype: DType, lanes: int) -> None:
-        super().__init__(dtype, lanes, packed.OF_32)
+        super().__init__(dtype, lanes, OF_32)
         self.dtype = dtype
         self.group = GROUP // self.size  # columns
         self.indices, self.bits = f"<{lanes} x i32>", f"<{lanes} x i1>"
@@ -91,7 +89,7 @@ class WindowText(VectorText):
         """Where one of the arrays of columns is, from a column on."""
         return self.op(f"getelementptr i32, ptr {columns}, i64 {self.add(first, array * self.group)}")
 
-    def apart(self, offsets: str, inside: str) -> tuple[str, str]:
+    def first_and_gaps(self, offsets: str, inside: str) -> tuple[str, str]:
         """(the first offset as i64, whether some of those inside do not follow it one by one)."""
         first = self.op(f"extractelement {self.indices} {offsets}, i32 0")
         numbers = ", ".join(f"i32 {i}" for i in range(self.lanes))
@@ -206,8 +204,8 @@ def columns(f: WindowText, name: str) -> str:
 def memory_of(f: WindowText) -> tuple[str, str, str, str]:
     """(panel, block, part, columns) in %scratch."""
     address = f.op("ptrtoint ptr %scratch to i64")
-    even = f.op(f"and i64 {f.add(address, packed.VECTOR - 1)}, {-packed.VECTOR}")
+    even = f.op(f"and i64 {f.add(address, VECTOR - 1)}, {-VECTOR}")
     panel = f.op(f"inttoptr i64 {even} to ptr")
-    block = f.at(panel, STRETCH * packed.VECTORS * packed.VECTOR)
+    block = f.at(panel, STRETCH * OF_32.vectors * VECTOR)
     part = f.at(block, packed.BLOCK * STRETCH * f.size)
     return panel, block, part, f.at(part, packed.BLOCK * LINE)

@@ -309,7 +309,7 @@ def _c_function(name: str, dtype: DType, arity: int) -> Rendered:
     function = f"_libm_{name}_{dtype.name}"
     if name.startswith(scipy_functions.PREFIX):
         taken = ", ".join([*[kind] * (1 + arity), "ctypes.c_int"])
-        address = f"get_cython_function_address({scipy_functions.MODULE!r}, {scipy_functions.found(name, dtype, arity).name!r})"
+        address = f"get_cython_function_address({scipy_functions.MODULE!r}, {scipy_functions.cython_function(name, dtype, arity).name!r})"
         return Rendered(function, f"{function} = ctypes.CFUNCTYPE({taken})({address})\n", ())
     lines = [f"{function} = ctypes.CDLL({libm.library_name()!r}).{symbol}"]
     lines += [f"{function}.restype, {function}.argtypes = {kind}, [{kind}] * {arity}", ""]

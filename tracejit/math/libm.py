@@ -16,7 +16,7 @@ import numpy as np
 
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
-from tracejit.math.scipy_functions import PREFIX, found
+from tracejit.math.scipy_functions import PREFIX, cython_function
 
 __all__ = ["address", "call", "fma", "further_arguments", "library_name", "symbol"]
 
@@ -47,7 +47,7 @@ def _library() -> ctypes.CDLL:
 def _function(name: str, dtype: DType, arity: int) -> Any:
     kind = ctypes.c_float if dtype is dtypes.float32 else ctypes.c_double
     if name.startswith(PREFIX):
-        return ctypes.CFUNCTYPE(kind, *[kind] * arity, ctypes.c_int)(found(name, dtype, arity).address)
+        return ctypes.CFUNCTYPE(kind, *[kind] * arity, ctypes.c_int)(cython_function(name, dtype, arity).address)
     try:
         function = getattr(_library(), symbol(name, dtype))
     except AttributeError:

@@ -16,7 +16,7 @@ from tracejit.core.capsules import capsule_address, capsule_name
 from tracejit.core.dtypes import DType
 from tracejit.core.lazy import lazy_module
 
-__all__ = ["MODULE", "OF_FLOAT32", "PREFIX", "CythonFunction", "found"]
+__all__ = ["MODULE", "OF_FLOAT32", "PREFIX", "CythonFunction", "cython_function"]
 
 MODULE: Final = "scipy.special.cython_special"
 PREFIX: Final = "scipy_"
@@ -34,7 +34,7 @@ class CythonFunction(NamedTuple):
 
 
 @cache
-def found(name: str, dtype: DType, arity: int) -> CythonFunction:
+def cython_function(name: str, dtype: DType, arity: int) -> CythonFunction:
     """A function of so many numbers, by its name with `PREFIX`.  Raises ValueError where SciPy has none for this dtype."""
     plain, kind = name.removeprefix(PREFIX), "float" if dtype is dtypes.float32 else "double"
     taken = ", ".join([*[kind] * arity, "int __pyx_skip_dispatch"])

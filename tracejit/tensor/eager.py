@@ -62,7 +62,7 @@ class EagerInterpreter(Interpreter):
                     _record_step(op, operands, attributes, out)
                 return out
         elif op.until_step:
-            _come_closer(op)
+            _count_to_step(op)
         if op.is_plain and op.ufunc is not None and len(operands) == 2:
             out = _of_two(op, operands, attributes)
             if out is not None:
@@ -253,7 +253,7 @@ _OWNERS = Owners(
 """Tensors, as steps know them."""
 
 
-def _come_closer(op: Op) -> None:
+def _count_to_step(op: Op) -> None:
     """An operation is about to be evaluated that may have a step: make it if there were some before."""
     op.until_step = max(op.until_step - 1, 0)
     if not op.until_step:

@@ -77,7 +77,7 @@ def _column_blocks(x: Any, span: _Span) -> Any:
     return permute.of(reshape.of(columns, shape=(x.shape[0], span.blocks, span.size)), dims=(1, 0, 2))
 
 
-def _turned(x: Any, span: _Span) -> Any:
+def _transposed_blocks(x: Any, span: _Span) -> Any:
     """The blocks of rows of a span, each transposed and in order: once, since products of all other blocks read them so."""
     return clone.of(permute.of(_blocks(x, span), dims=(0, 2, 1)))
 
@@ -164,7 +164,7 @@ def _attended(query: Any, key: Any, value: Any, mask: _Mask, rows: int, dtype: D
     """[result, logarithms of the sums of exponentials [queries, 1]] of one head; query: scaled."""
     causal, width, more = mask.positions is not None, len(mask.of_keys()), len(mask.of_queries())
     whole = [
-        (span, [_turned(key, span), _blocks(value, span), *[_column_blocks(x, span) for x in mask.of_keys()]])
+        (span, [_transposed_blocks(key, span), _blocks(value, span), *[_column_blocks(x, span) for x in mask.of_keys()]])
         for span in _spans(key.shape[0], _KEYS * rows)
     ]
 
@@ -257,7 +257,12 @@ def _gradients(
             g_query = filled_beside(query, Aval((length - first, query.shape[1]), dtype), 0.0)
         elif g_query.shape[0] < length - first:
             g_query = pad.of(g_query, 0.0, low=(length - first - g_query.shape[0], 0), high=(0, 0))
-        own = [_blocks(key, span), _turned(key, span), _turned(value, span), *[_column_blocks(x, span) for x in mask.of_keys()]]
+        own = [
+            _blocks(key, span),
+            _transposed_blocks(key, span),
+            _transposed_blocks(value, span),
+            *[_column_blocks(x, span) for x in mask.of_keys()],
+        ]
         columns = [_column_blocks(_part(x, first, length), span) for x in mask.of_pairs()]
         shared = [_part(x, first, length) for x in (query, logarithm, g, expected, *mask.of_queries())]
         (g_query,), sums = looped(of_keys, [g_query], [*own, *columns], shared, False)
@@ -435,6 +440,10 @@ def _all_gradients(
     rate: float,
     strict: bool,
 ) -> tuple[Any, Any, Any]:
+    """Gradients of query, key and value of attention_in_blocks, in such blocks.
+
+    g: that of its first result.  logarithm: its second.  expected: [..., queries, 1], what is taken off the gradients of the weights of a
+    row: their sum, each times its weight, less the gradient of the second result."""
     dtype = _dtype_of(query)
 
     def head(query: Any, key: Any, value: Any, logarithm: Any, g: Any, expected: Any, mask: _Mask) -> list[Any]:
@@ -445,27 +454,9 @@ def _all_gradients(
     return g_query * scale, g_key, g_value
 
 
-@composite(_gradients_rule, _all_gradients, multiple=True, other=(3, 4), samples=_samples(True, False, False))
-def attention_gradients(
-    query: Any,
-    key: Any,
-    value: Any,
-    mask: Any,
-    kept: Any,
-    g: Any,
-    logarithm: Any,
-    expected: Any,
-    scale: float,
-    causal: bool,
-    rows: int,
-    rate: float,
-    strict: bool,
-) -> tuple[Any, Any, Any]:
-    """Gradients of query, key and value of attention_in_blocks, in such blocks.
-
-    g: that of its first result.  logarithm: its second.  expected: [..., queries, 1], what is taken off the gradients of the weights of a
-    row: their sum, each times its weight, less the gradient of the second result."""
-    return _all_gradients(query, key, value, mask, kept, g, logarithm, expected, scale, causal, rows, rate, strict)
+attention_gradients: Final = composite(
+    _gradients_rule, _all_gradients, name="attention_gradients", multiple=True, other=(3, 4), samples=_samples(True, False, False)
+)(_all_gradients)
 
 
 @attention_gradients.vjp(saves="0 1 2 3 4 5 6 7")
